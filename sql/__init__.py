@@ -1,0 +1,1 @@
+"""The SQL of the contract, shipped inside the wheel as `taskq_sync._sql`."""

@@ -1,0 +1,408 @@
+"""The values that go to and come from the functions of the schema; one class per row type.
+
+All are frozen. Instants are aware datetimes of the database's clock and are never compared with the local
+one. JSON travels as text and is parsed when somebody looks at it: a claim of a hundred jobs must not pay
+for payloads that their handlers read later, in other threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Union, cast
+
+from attrs import field, frozen
+
+from taskq_sync.clock import interval_text
+from taskq_sync.options import JobOptions
+from taskq_sync.text import cut
+
+JsonValue = Union[None, bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]"]
+"""What `json.loads` returns."""
+
+MAX_ERROR_BYTES = 8192
+
+
+def _parse(text: str | None) -> JsonValue:
+    return None if text is None else cast(JsonValue, json.loads(text))
+
+
+def _parse_object(text: str) -> dict[str, JsonValue]:
+    return cast("dict[str, JsonValue]", json.loads(text))
+
+
+@frozen
+class EnqueueResult:
+    """The answer to one enqueue."""
+
+    status: str
+    """`created`, or `existed`: the unique key is held by the job `job_id`, which is unchanged."""
+
+    job_id: int
+
+    @property
+    def created(self) -> bool:
+        """Whether this call made the job."""
+        return self.status == "created"
+
+
+@frozen(kw_only=True)
+class JobRequest:
+    """One job to be enqueued: made by `task.job(...)`, taken by `tq.enqueue_many`.
+
+    The payload is already validated and written as JSON text.
+    """
+
+    queue: str
+    task: str
+    payload_json: str
+    options: JobOptions = field(factory=JobOptions)
+
+
+@frozen(kw_only=True)
+class ClaimedJob:
+    """One job under lease, as `claim` returns it. SQL: functions/worker/claim.sql."""
+
+    job_id: int
+    attempt_id: int
+    """The fence: greater for every later attempt of the job."""
+    queue: str
+    task: str
+    payload_json: str = field(repr=False)
+    headers_json: str | None = field(repr=False)
+    progress_json: str | None = field(repr=False)
+    priority: int
+    attempt_count: int
+    """Claims so far, this one included."""
+    failure_count: int
+    max_attempts: int
+    expiry_streak: int
+    """Attempts in a row that ended by an expired lease; above 0 the job is a suspect."""
+    scheduled_at: datetime
+    created_at: datetime
+    lease: timedelta
+    lease_expires_at: datetime
+    concurrency_key: str | None
+
+    @property
+    def payload(self) -> dict[str, JsonValue]:
+        """The payload, parsed anew at each access."""
+        return _parse_object(self.payload_json)
+
+    @property
+    def headers(self) -> dict[str, JsonValue]:
+        """The headers, empty when there are none."""
+        return {} if self.headers_json is None else _parse_object(self.headers_json)
+
+    @property
+    def progress(self) -> JsonValue:
+        """The checkpoint of the attempts before, or None."""
+        return _parse(self.progress_json)
+
+    @property
+    def last_attempt(self) -> bool:
+        """Whether a failure of this attempt ends the job."""
+        return self.failure_count + 1 >= self.max_attempts
+
+
+@frozen(kw_only=True)
+class Job:
+    """One job wherever it stands, as the view `job_view` shows it. SQL: views/job_view.sql."""
+
+    id: int
+    queue: str
+    task: str
+    status: str
+    """`blocked`, `queued`, `running`, `succeeded`, `failed` or `cancelled`."""
+    outcome: str | None
+    """Why it ended: `success`, `retry_exhausted`, `non_retryable`, `poison`, `cancelled`, ..."""
+    payload_json: str = field(repr=False)
+    headers_json: str | None = field(repr=False)
+    priority: int
+    unique_key: str | None
+    concurrency_key: str | None
+    max_attempts: int
+    backoff: timedelta
+    backoff_max: timedelta
+    lease: timedelta
+    ttl: timedelta | None
+    created_at: datetime
+    scheduled_at: datetime | None
+    expires_at: datetime | None
+    hold: str | None
+    """Why a queued job cannot be claimed, or None."""
+    attempt_count: int
+    failure_count: int
+    expiry_streak: int
+    snooze_count: int
+    progress_json: str | None = field(repr=False)
+    current_attempt_id: int | None
+    worker_id: str | None
+    claimed_at: datetime | None
+    lease_expires_at: datetime | None
+    cancel_requested_at: datetime | None
+    result_json: str | None = field(repr=False)
+    error: str | None
+    reason: str | None
+    finished_at: datetime | None
+    purge_at: datetime | None
+    parent_job_id: int | None
+    root_job_id: int | None
+    enqueued_by: str
+
+    @property
+    def payload(self) -> dict[str, JsonValue]:
+        """The payload, parsed anew at each access."""
+        return _parse_object(self.payload_json)
+
+    @property
+    def headers(self) -> dict[str, JsonValue]:
+        """The headers, empty when there are none."""
+        return {} if self.headers_json is None else _parse_object(self.headers_json)
+
+    @property
+    def progress(self) -> JsonValue:
+        """The last checkpoint, or None."""
+        return _parse(self.progress_json)
+
+    @property
+    def result(self) -> JsonValue:
+        """What a succeeded job returned, or None."""
+        return _parse(self.result_json)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is succeeded, failed or cancelled."""
+        return self.status in ("succeeded", "failed", "cancelled")
+
+
+@frozen(kw_only=True)
+class Attempt:
+    """One claim of a job, running or ended. SQL: functions/observer/job_history.sql."""
+
+    attempt_id: int
+    worker_id: str | None
+    claimed_at: datetime | None
+    ended_at: datetime | None
+    """None while it runs."""
+    verb: str | None
+    """What the worker asked for, or `take_back`."""
+    status: str | None
+    """Where that put the job."""
+    outcome: str | None
+    error: str | None
+    reason: str | None
+    scheduled_at: datetime | None
+
+
+@frozen(kw_only=True)
+class PollHint:
+    """Whether it is worth polling a queue. SQL: functions/worker/poll_hint.sql."""
+
+    queue: str
+    state: str
+    """`ready`, `empty` or `paused`."""
+    next_due_at: datetime | None
+    due_in: timedelta | None
+    """How long until `next_due_at`, measured by the database; negative when it has passed."""
+
+
+@frozen(kw_only=True)
+class Beat:
+    """What one heartbeat did for one attempt. SQL: functions/worker/heartbeat.sql."""
+
+    job_id: int
+    attempt_id: int
+    state: str
+    """`ok`, `busy` (the row was locked: ask again) or `lost`."""
+    cancel_requested: bool
+    lease_expires_at: datetime | None
+    progress_stored: bool | None
+    """None when no checkpoint was sent; False when it was too large."""
+
+
+@frozen(kw_only=True)
+class Settled:
+    """What became of one verdict. SQL: functions/worker/settle.sql."""
+
+    job_id: int
+    attempt_id: int
+    result: str
+    """`ok`, `retry_scheduled`, `dead`, `already_settled`, `settle_conflict`, `lost` or `rejected`."""
+    status: str | None
+    """Where the attempt landed."""
+    scheduled_at: datetime | None
+    reason: str | None
+    """Why it was rejected."""
+
+
+@frozen
+class Verdict:
+    """How one attempt is to end: an element of the document that `settle` takes.
+
+    Make one by the class methods, named after the verbs. `result_json` and `progress_json` are JSON as text
+    (see `codec.to_json`), None for none; `error` and the reasons may be any text, it is made storable and
+    cut.
+    """
+
+    job_id: int
+    attempt_id: int
+    verb: str
+    members: Mapping[str, str]
+    """The other properties, each already as JSON."""
+
+    @classmethod
+    def complete(cls, job_id: int, attempt_id: int, *, result_json: str | None = None) -> Verdict:
+        """The job is done."""
+        return cls(job_id, attempt_id, "complete", _present(result=result_json))
+
+    @classmethod
+    def fail(
+        cls,
+        job_id: int,
+        attempt_id: int,
+        *,
+        error: str,
+        retryable: bool = True,
+        retry_after: timedelta | None = None,
+        progress_json: str | None = None,
+    ) -> Verdict:
+        """The attempt failed; without *retryable* the job has failed."""
+        members = _present(
+            error=_text(error),
+            retryable=None if retryable else "false",
+            retry_after=_interval(retry_after),
+            progress=progress_json,
+        )
+        return cls(job_id, attempt_id, "fail", members)
+
+    @classmethod
+    def snooze(
+        cls,
+        job_id: int,
+        attempt_id: int,
+        *,
+        delay: timedelta,
+        reason: str | None = None,
+        progress_json: str | None = None,
+    ) -> Verdict:
+        """Run it again after *delay*, without cost to its budget."""
+        members = _present(delay=_interval(delay), reason=_text(reason), progress=progress_json)
+        return cls(job_id, attempt_id, "snooze", members)
+
+    @classmethod
+    def release(
+        cls,
+        job_id: int,
+        attempt_id: int,
+        *,
+        delay: timedelta = timedelta(0),
+        cause: str | None = None,
+        progress_json: str | None = None,
+    ) -> Verdict:
+        """Hand the job back, without cost to its budget. The cause `not_started` leaves no trace of the
+        attempt."""
+        members = _present(delay=_interval(delay), cause=_text(cause), progress=progress_json)
+        return cls(job_id, attempt_id, "release", members)
+
+    @classmethod
+    def cancel(cls, job_id: int, attempt_id: int, *, reason: str | None = None) -> Verdict:
+        """End the job as cancelled."""
+        return cls(job_id, attempt_id, "cancel", _present(reason=_text(reason)))
+
+    def document(self) -> str:
+        """Return the element as JSON text, without absent properties."""
+        head = f'{{"job_id":{self.job_id},"attempt_id":{self.attempt_id},"verb":"{self.verb}"'
+        return head + "".join(f',"{name}":{value}' for name, value in self.members.items()) + "}"
+
+
+def _present(**members: str | None) -> dict[str, str]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else json.dumps(cut(value, MAX_ERROR_BYTES), ensure_ascii=False)
+
+
+def _interval(value: timedelta | None) -> str | None:
+    return None if value is None else f'"{interval_text(value)}"'
+
+
+@frozen(kw_only=True)
+class QueueStats:
+    """One queue at a glance. Counts stop at 10,001: read that as "more than 10,000". SQL: queue_stats.sql."""
+
+    queue: str
+    paused: bool
+    ready: int
+    """Due and claimable."""
+    delayed: int
+    held: int
+    running: int
+    failed: int
+    oldest_ready_age: timedelta | None
+    next_due_at: datetime | None
+
+
+@frozen(kw_only=True)
+class Presence:
+    """The answer to `announce`: what the worker is asked to do."""
+
+    stop_requested: bool
+    paused_queues: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class AttemptState:
+    """Where an attempt stands: `running`, `settled`, `lost` or `busy`; `status` is where it landed."""
+
+    state: str
+    status: str | None
+
+
+@frozen(kw_only=True)
+class TakenBack:
+    """One attempt that was ended because its lease ran out. SQL: functions/housekeeping/take_back.sql."""
+
+    job_id: int
+    attempt_id: int
+    result: str
+    status: str | None
+    outcome: str | None
+
+
+@frozen(kw_only=True)
+class Housekept:
+    """How many rows one round of housekeeping handled."""
+
+    taken_back: int
+    expired: int
+    pruned: int
+
+
+@frozen(kw_only=True)
+class CancelResult:
+    """The answer to `cancel_job`: `cancelled`, `requested` (running: the handler is told) or
+    `already_ended`."""
+
+    job_id: int
+    result: str
+    status: str
+
+
+@frozen(kw_only=True)
+class PauseResult:
+    """The answer to `pause_queue` and `resume_queue`: `paused`, `already_paused`, `resumed` or
+    `not_paused`."""
+
+    queue: str
+    result: str
+
+
+@frozen(kw_only=True)
+class Problem:
+    """One finding of `check_integrity`."""
+
+    job_id: int | None
+    problem: str

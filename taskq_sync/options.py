@@ -1,0 +1,163 @@
+"""How a job is to be run: the options shared by the task, the call and the SQL function.
+
+One class serves all three. `@tq.task(...)` makes the options of a task, `.using(...)` those of a call,
+which go over the task's; what both leave open is null in SQL, which means the default of the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+import attrs
+from attrs import field, frozen
+
+from taskq_sync.clock import as_duration
+from taskq_sync.errors import InvalidInput
+from taskq_sync.text import find_unstorable
+
+MAX_NAME_BYTES = 120
+MAX_KEY_BYTES = 255
+MAX_DELAY = timedelta(days=366)
+NOTHING = timedelta(0)
+SHORTEST = timedelta(microseconds=1)
+MIN_LEASE = timedelta(seconds=0.1)
+MAX_LEASE = timedelta(days=1)
+MAX_ATTEMPTS = 100_000
+
+
+def check_text(value: object, what: str, max_bytes: int) -> None:
+    """Raise `InvalidInput` unless *value* is a text of 1 to *max_bytes* bytes that PostgreSQL can hold."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be a str, not {value!r}")
+    bad = find_unstorable(value)
+    if bad is not None:
+        raise InvalidInput(f"{what} {value!r} holds {bad}, which PostgreSQL cannot store")
+    size = len(value.encode())
+    if not 1 <= size <= max_bytes:
+        raise InvalidInput(f"{what} must have 1 to {max_bytes} bytes, it has {size}")
+
+
+def check_name(value: object, what: str) -> None:
+    """Raise `InvalidInput` unless *value* may be the name of a queue or a task."""
+    check_text(value, what, MAX_NAME_BYTES)
+
+
+def _duration(value: float | timedelta | None) -> timedelta | None:
+    """Return seconds as a timedelta. A value that is none is left to the validator, which knows its name."""
+    try:
+        return None if value is None else as_duration(value, "")
+    except InvalidInput:
+        return value  # type: ignore[return-value]
+
+
+def _check_key(instance: object, attribute: attrs.Attribute[str | None], value: str | None) -> None:
+    if value is not None:
+        check_text(value, attribute.name, MAX_KEY_BYTES)
+
+
+def _between(
+    low: timedelta, high: timedelta
+) -> Callable[[object, attrs.Attribute[timedelta | None], timedelta | None], None]:
+    def check(
+        instance: object, attribute: attrs.Attribute[timedelta | None], value: timedelta | None
+    ) -> None:
+        if value is not None and not low <= as_duration(value, attribute.name) <= high:
+            raise InvalidInput(f"{attribute.name} must be {low} to {high}, it is {value}")
+
+    return check
+
+
+def _whole(low: int, high: int) -> Callable[[object, attrs.Attribute[int | None], int | None], None]:
+    def check(instance: object, attribute: attrs.Attribute[int | None], value: object) -> None:
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidInput(f"{attribute.name} must be an int, not {value!r}")
+        if not low <= value <= high:
+            raise InvalidInput(f"{attribute.name} must be {low} to {high}, it is {value}")
+
+    return check
+
+
+def _aware(instance: object, attribute: attrs.Attribute[datetime | None], value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"{attribute.name} must be a datetime, not {value!r}")
+    if value.utcoffset() is None:
+        raise InvalidInput(
+            f"{attribute.name} {value.isoformat()} has no time zone",
+            hint="use an aware datetime, for example datetime.now(timezone.utc)",
+        )
+
+
+def _mapping(
+    instance: object, attribute: attrs.Attribute[Mapping[str, object] | None], value: object
+) -> None:
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInput(f"{attribute.name} must be a mapping, not {value!r}")
+
+
+@frozen(kw_only=True)
+class JobOptions:
+    """The options of a job. None everywhere means: as the task says, else as the queue says.
+
+    Durations are seconds or timedelta and are kept as timedelta. Raises `InvalidInput` in the constructor.
+    """
+
+    priority: int | None = field(default=None, validator=_whole(-32768, 32767))
+    """-32768 to 32767; higher runs first. Default 0."""
+
+    scheduled_at: datetime | None = field(default=None, validator=_aware)
+    """Not before this instant; must be aware. Not together with `delay`."""
+
+    delay: timedelta | None = field(default=None, converter=_duration, validator=_between(NOTHING, MAX_DELAY))
+    """Not before this long after the statement that enqueues, by the clock of the database."""
+
+    unique_key: str | None = field(default=None, validator=_check_key)
+    """At most one live job of the queue has this key; another enqueue returns that job as `existed`."""
+
+    concurrency_key: str | None = field(default=None, validator=_check_key)
+    """At most N jobs with this key run at a time, in all queues together (1 unless a limit was set)."""
+
+    max_attempts: int | None = field(default=None, validator=_whole(1, MAX_ATTEMPTS))
+    """Failures after which the job ends as failed. Default 5."""
+
+    backoff: timedelta | None = field(
+        default=None, converter=_duration, validator=_between(NOTHING, MAX_DELAY)
+    )
+    """The pause after the first failure; doubles with each further one. 0 means at once. Default 30 s."""
+
+    backoff_max: timedelta | None = field(
+        default=None, converter=_duration, validator=_between(NOTHING, MAX_DELAY)
+    )
+    """The longest such pause. Default 1 h."""
+
+    lease: timedelta | None = field(
+        default=None, converter=_duration, validator=_between(MIN_LEASE, MAX_LEASE)
+    )
+    """How long an attempt may go without a beat before the job is given to another worker. Default 60 s."""
+
+    ttl: timedelta | None = field(
+        default=None, converter=_duration, validator=_between(SHORTEST, timedelta.max)
+    )
+    """A job that has not run this long after its `scheduled_at` ends with the outcome `expired_ttl`."""
+
+    headers: Mapping[str, object] | None = field(default=None, validator=_mapping)
+    """A JSON object that travels with the job, for tracing and the like (8 KiB)."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.delay is not None and self.scheduled_at is not None:
+            raise InvalidInput("give either delay or scheduled_at, not both")
+
+    def merged_over(self, other: JobOptions) -> JobOptions:
+        """Return these options where they are set, and those of *other* where they are not.
+
+        `delay` and `scheduled_at` count as one: whichever is set here replaces both of *other*.
+        """
+        changes = {each.name: getattr(self, each.name) for each in attrs.fields(JobOptions)}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if "delay" in changes or "scheduled_at" in changes:
+            changes = {"delay": None, "scheduled_at": None, **changes}
+        return attrs.evolve(other, **changes) if changes else other

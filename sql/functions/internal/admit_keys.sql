@@ -1,0 +1,64 @@
+-- Let through the candidates whose concurrency key has room: the second step of claim.
+--
+-- Exact without anybody waiting: the key's advisory lock is tried, the running rows are
+-- counted in the next statement, whose snapshot is newer than the lock, and the lock is kept
+-- until the claim commits. A key that another claim holds is passed over. Rows beyond the
+-- room of a key that was counted are put on hold, so that later claims do not walk over them;
+-- a signal brings them back. Lock and count in one statement would count too old a state.
+--
+-- Arguments: p_ids candidates in claim order, locked by the caller.
+-- Returns: the admitted ids in claim order, those without a key among them.
+-- Locks: transaction-level advisory locks, tried, at most 64 keys.
+-- Raises: nothing.
+-- Called by: claim.
+create or replace function taskq.admit_keys(p_ids bigint[])
+returns bigint[]
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_keys     text[];
+  v_admitted bigint[];
+  v_beyond   bigint[];
+begin
+  with wanted as materialized (
+    select r.concurrency_key as key, min(t.n) as place
+    from unnest(p_ids) with ordinality as t (id, n)
+    join taskq.ready r on r.id = t.id and r.id = any (p_ids)
+    where r.concurrency_key is not null
+    group by r.concurrency_key
+    order by 2
+    limit 64
+  )
+  select array_agg(w.key) into v_keys
+  from wanted w
+  where pg_try_advisory_xact_lock(taskq.key_lock(w.key));
+
+  with room as materialized (
+    select k.key,
+      coalesce((select l.max_running from taskq.concurrency_limits l where l.key = k.key), 1)
+        - (select count(*) from taskq.running x where x.concurrency_key = k.key) as free
+    from unnest(v_keys) as k (key)
+  ),
+  ranked as (
+    select t.id, t.n, r.concurrency_key as key,
+      row_number() over (partition by r.concurrency_key order by t.n) as place
+    from unnest(p_ids) with ordinality as t (id, n)
+    join taskq.ready r on r.id = t.id and r.id = any (p_ids)
+  )
+  select
+    array_agg(c.id order by c.n) filter (where c.key is null or c.place <= room.free),
+    array_agg(c.id) filter (where c.place > room.free)
+  into v_admitted, v_beyond
+  from ranked c
+  left join room on room.key = c.key;
+
+  if v_beyond is not null then
+    update taskq.ready r set hold = 'key' where r.id = any (v_beyond);
+  end if;
+  return coalesce(v_admitted, '{}');
+end
+$$;
+
+comment on function taskq.admit_keys is
+  'Let through the candidates whose concurrency key has room: the second step of claim.';

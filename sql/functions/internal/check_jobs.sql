@@ -1,0 +1,73 @@
+-- Refuse requests outside the bounds, naming the first bad one, its size and its cap.
+--
+-- One pass over the array: every check is a branch of one expression, and only a finding
+-- costs more. Sizes are octet_length of the jsonb as text.
+--
+-- Arguments: p_queue; p_jobs, null fields are absent.
+-- Returns: nothing.
+-- Locks: none.
+-- Raises: TQ422 with the ordinal in DETAIL.
+-- Called by: store_jobs.
+create or replace function taskq.check_jobs(p_queue text, p_jobs taskq.new_job[])
+returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_ordinal bigint;
+  v_fault   text;
+begin
+  if p_queue is null or p_queue = '' or octet_length(p_queue) > 120 or p_queue ~ '[\x01-\x1f\x7f]' then
+    raise exception using errcode = 'TQ422',
+      message = case
+        when p_queue is null or p_queue = '' then 'a queue name is required'
+        when octet_length(p_queue) > 120 then format('a queue name of %s bytes is over the cap of 120', octet_length(p_queue))
+        else 'a queue name must not contain control characters'
+      end;
+  end if;
+
+  select j.n - 1, j.fault into v_ordinal, v_fault
+  from (
+    select n,
+      case
+        when task is null or task = '' then 'a task name is required'
+        when octet_length(task) > 120 then format('a task name of %s bytes is over the cap of 120', octet_length(task))
+        when task ~ '[\x01-\x1f\x7f]' then 'a task name must not contain control characters'
+        when jsonb_typeof(payload) <> 'object' then format('payload must be a JSON object, not %s', jsonb_typeof(payload))
+        when octet_length(payload::text) > 65536 then format('a payload of %s bytes is over the cap of 65536', octet_length(payload::text))
+        when jsonb_typeof(headers) <> 'object' then format('headers must be a JSON object, not %s', jsonb_typeof(headers))
+        when octet_length(headers::text) > 8192 then format('headers of %s bytes are over the cap of 8192', octet_length(headers::text))
+        when priority not between -32768 and 32767 then format('priority %s is outside -32768 to 32767', priority)
+        when scheduled_at is not null and delay is not null then 'scheduled_at and delay exclude each other'
+        when not isfinite(scheduled_at) or scheduled_at > taskq.clock() + interval '366 days'
+          then format('scheduled_at %s is later than 366 days from now or infinite', scheduled_at)
+        when delay < interval '0' or delay > interval '366 days' then format('delay %s is outside 0 to 366 days', delay)
+        when unique_key = '' then 'unique_key must not be empty; null means none'
+        when octet_length(unique_key) > 255 then format('a unique_key of %s bytes is over the cap of 255', octet_length(unique_key))
+        when concurrency_key = '' then 'concurrency_key must not be empty; null means none'
+        when octet_length(concurrency_key) > 255 then format('a concurrency_key of %s bytes is over the cap of 255', octet_length(concurrency_key))
+        when max_attempts not between 1 and 100000 then format('max_attempts %s is outside 1 to 100000', max_attempts)
+        when backoff < interval '0' or backoff > interval '366 days' then format('backoff %s is outside 0 to 366 days', backoff)
+        when backoff_max < interval '0' or backoff_max > interval '366 days' then format('backoff_max %s is outside 0 to 366 days', backoff_max)
+        when lease < interval '0.1 s' or lease > interval '1 day' then format('lease %s is outside 0.1 s to 1 day', lease)
+        when ttl <= interval '0' or ttl > interval '366 days' then format('ttl %s is outside 0 to 366 days', ttl)
+      end as fault
+    from unnest(p_jobs) with ordinality as t (
+      task, payload, priority, scheduled_at, delay, unique_key, concurrency_key, max_attempts,
+      backoff, backoff_max, lease, ttl, headers, n)
+  ) j
+  where j.fault is not null
+  limit 1;
+  if found then
+    raise exception using errcode = 'TQ422',
+      message = case cardinality(p_jobs)
+        when 1 then v_fault
+        else format('the job at ordinal %s: %s', v_ordinal, v_fault)
+      end,
+      detail = format('ordinal %s', v_ordinal);
+  end if;
+end
+$$;
+
+comment on function taskq.check_jobs is
+  'Refuse requests outside the bounds, naming the first bad one, its size and its cap.';

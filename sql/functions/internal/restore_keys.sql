@@ -1,0 +1,76 @@
+-- Bring back the best held jobs of keys that may have room again.
+--
+-- In this order, each a statement of its own: try the key's lock, delete its signals, count
+-- what runs, bring back as many rows as there is room, in each queue, since another queue may
+-- be paused. A signal that commits after the delete stays for the next claim; any other order
+-- loses wake-ups. A held row that somebody has locked leaves a signal behind: its transaction
+-- may roll back.
+--
+-- Arguments: none.
+-- Returns: nothing.
+-- Locks: transaction-level advisory locks, tried, at most 64 keys; held ready rows, skipping
+--   locked ones.
+-- Raises: nothing.
+-- Called by: claim, when there are signals.
+create or replace function taskq.restore_keys()
+returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_keys  text[];
+  v_key   text;
+  v_free  bigint;
+  v_queue text;
+  v_count bigint;
+begin
+  with signalled as materialized (
+    select distinct s.key
+    from (select key from taskq.signals where kind = 'key' limit 1000) s
+    limit 64
+  )
+  select array_agg(s.key) into v_keys
+  from signalled s
+  where pg_try_advisory_xact_lock(taskq.key_lock(s.key));
+  if v_keys is null then
+    return;
+  end if;
+
+  delete from taskq.signals s where s.kind = 'key' and s.key = any (v_keys);
+
+  foreach v_key in array v_keys loop
+    select coalesce((select l.max_running from taskq.concurrency_limits l where l.key = v_key), 1)
+      - (select count(*) from taskq.running x where x.concurrency_key = v_key)
+    into v_free;
+    continue when v_free <= 0;
+
+    v_queue := '';
+    loop
+      select r.queue into v_queue
+      from taskq.ready r
+      where r.hold = 'key' and r.concurrency_key = v_key and r.queue > v_queue
+      order by r.queue
+      limit 1;
+      exit when not found;
+
+      update taskq.ready r set hold = null
+      where r.id = any (array(
+        select h.id from taskq.ready h
+        where h.hold = 'key' and h.concurrency_key = v_key and h.queue = v_queue
+        order by h.priority desc, h.scheduled_at, h.id
+        limit v_free
+        for update skip locked));
+      get diagnostics v_count = row_count;
+      if v_count < v_free and exists (
+        select from taskq.ready h
+        where h.hold = 'key' and h.concurrency_key = v_key and h.queue = v_queue
+      ) then
+        insert into taskq.signals (kind, key) values ('key', v_key);
+      end if;
+    end loop;
+  end loop;
+end
+$$;
+
+comment on function taskq.restore_keys is
+  'Bring back the best held jobs of keys that may have room again.';

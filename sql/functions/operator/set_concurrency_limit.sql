@@ -1,0 +1,52 @@
+-- Set how many jobs of a concurrency key may run at once, over all queues and workers.
+--
+-- A lowered limit ends nothing that runs; it only lets nothing new start. A raised one lets
+-- held jobs back at the next claim.
+--
+-- Arguments: p_key up to 255 bytes; p_max_running 0 (closed) to 1,000,000, null = the default
+--   of 1; p_actor, null = the session's role; p_reason.
+-- Returns: key; max_running as it is now.
+-- Locks: the key's limit row, waits.
+-- Raises: TQ422 bad input.
+-- Called by: operators.
+create or replace function taskq.set_concurrency_limit(
+  p_key           text,
+  p_max_running   int,
+  p_actor         text = null,
+  p_reason        text = null,
+  out key         text,
+  out max_running int
+)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := taskq.clock();
+begin
+  if p_key is null or p_key = '' or octet_length(p_key) > 255 then
+    raise exception using errcode = 'TQ422', message = 'p_key must be 1 to 255 bytes';
+  end if;
+  if p_max_running not between 0 and 1000000 then
+    raise exception using errcode = 'TQ422',
+      message = format('max_running %s of key "%s" is outside 0 to 1000000', p_max_running, p_key);
+  end if;
+
+  set_concurrency_limit.key := p_key;
+  set_concurrency_limit.max_running := coalesce(p_max_running, 1);
+  if p_max_running is null then
+    delete from taskq.concurrency_limits l where l.key = p_key;
+  else
+    insert into taskq.concurrency_limits as l (key, max_running, updated_at)
+    values (p_key, p_max_running, v_now)
+    on conflict (key) do update set max_running = excluded.max_running, updated_at = v_now;
+  end if;
+  perform taskq.free_keys(array[p_key]);
+  perform taskq.write_audit('set_concurrency_limit', 'key ' || p_key, p_actor, p_reason,
+    jsonb_build_object('max_running', p_max_running));
+end
+$$;
+
+comment on function taskq.set_concurrency_limit is
+  'Set how many jobs of a concurrency key may run at once, over all queues and workers.';

@@ -1,0 +1,53 @@
+-- Enqueue one job.
+--
+-- Once the transaction commits, the job is PostgreSQL's: it is run at least once or ends in
+-- a state that says why not. null for a policy means the queue's default.
+--
+-- Arguments: p_queue, p_task up to 120 bytes; p_payload a JSON object up to 64 KiB;
+--   p_priority smallint, higher runs first, default 0; p_scheduled_at an instant or p_delay
+--   from now, 0 to 366 days; p_unique_key up to 255 bytes: while a live job of this queue
+--   holds it, nothing is enqueued; p_concurrency_key up to 255 bytes: at most N (default 1)
+--   jobs of it run at once; p_max_attempts 1 to 100000; p_backoff, p_backoff_max 0 to 366
+--   days; p_lease 0.1 s to 1 day; p_ttl: not started this long after it was due, it is
+--   cancelled; p_headers a JSON object up to 8 KiB; p_skip_wake true only on an autocommit
+--   connection: NOTIFY is skipped when no sleeping worker needs it.
+-- Returns: status `created` or `existed`, and the id of the new job or of the holder.
+-- Locks: a new unique key waits for a transaction that is inserting or freeing it.
+-- Raises: TQ422 bad input; TQ001 no such queue, where queues are strict.
+-- Called by: producers.
+create or replace function taskq.enqueue(
+  p_queue           text,
+  p_task            text,
+  p_payload         jsonb = '{}',
+  p_priority        int = null,
+  p_scheduled_at    timestamptz = null,
+  p_delay           interval = null,
+  p_unique_key      text = null,
+  p_concurrency_key text = null,
+  p_max_attempts    int = null,
+  p_backoff         interval = null,
+  p_backoff_max     interval = null,
+  p_lease           interval = null,
+  p_ttl             interval = null,
+  p_headers         jsonb = null,
+  p_skip_wake       boolean = false,
+  out status        text,
+  out job_id        bigint
+)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  select s.status, s.job_id into enqueue.status, enqueue.job_id
+  from taskq.store_jobs(
+    p_queue,
+    array[row(p_task, p_payload, p_priority, p_scheduled_at, p_delay, p_unique_key,
+              p_concurrency_key, p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl,
+              p_headers)::taskq.new_job],
+    coalesce(p_skip_wake, false)) s;
+end
+$$;
+
+comment on function taskq.enqueue is
+  'Enqueue one job.';

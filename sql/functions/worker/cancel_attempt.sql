@@ -1,0 +1,36 @@
+-- Settle one attempt as cancelled by its own handler: the job is cancelled.
+--
+-- Arguments: p_job_id and p_attempt_id as claimed; p_reason cut to 1 KiB.
+-- Returns: one row as settle: job_id, attempt_id, result, status, scheduled_at, reason.
+-- Locks: as settle.
+-- Raises: nothing: a bad argument is `rejected` with a reason.
+-- Called by: workers, people.
+create or replace function taskq.cancel_attempt(
+  p_job_id     bigint,
+  p_attempt_id bigint,
+  p_reason     text = null
+)
+returns table (
+  job_id       bigint,
+  attempt_id   bigint,
+  result       text,
+  status       text,
+  scheduled_at timestamptz,
+  reason       text
+)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return query
+  select s.job_id, s.attempt_id, s.result, s.status, s.scheduled_at, s.reason
+  from taskq.settle_attempts(
+    null, array[row(p_job_id, p_attempt_id, 'cancel', null, null, null,
+      null, null, p_reason, null, null, null)::taskq.settlement]
+  ) s;
+end
+$$;
+
+comment on function taskq.cancel_attempt is
+  'Settle one attempt as cancelled by its own handler: the job is cancelled.';

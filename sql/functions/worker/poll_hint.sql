@@ -1,0 +1,74 @@
+-- Say, per queue, whether a claim should be tried again and when the next job is due.
+--
+-- Asked after a claim that came back short. `ready`: a due job is there, or a held one may
+-- have room again (it was passed over for a busy lock, or the claim only put rows on hold):
+-- try again after 5 to 20 ms.
+--
+-- Arguments: p_queues as in claim.
+-- Returns: one row per queue in the given order: queue, state ready | empty | paused,
+--   next_due_at the earliest later job, null = none.
+-- Locks: none.
+-- Raises: TQ422 bad input.
+-- Called by: workers before they sleep.
+create or replace function taskq.poll_hint(p_queues text[])
+returns table (queue text, state text, next_due_at timestamptz)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+as $$
+declare
+  v_now      constant timestamptz := taskq.clock();
+  v_priority int;
+  v_due      timestamptz;
+begin
+  perform taskq.check_claim(p_queues, 'poll_hint', 1, null);
+  foreach queue in array p_queues loop
+    next_due_at := null;
+    state := case
+      when exists (
+        select from taskq.queues q where q.name = poll_hint.queue and q.paused_at is not null
+      ) then 'paused'
+      when exists (
+        select from (select distinct s.key from taskq.signals s where s.kind = 'key') s
+        where (
+          select true from taskq.ready r
+          where r.hold = 'key' and r.concurrency_key = s.key and r.queue = poll_hint.queue
+          limit 1)
+      ) then 'ready'
+      else 'empty'
+    end;
+
+    v_priority := 32768;
+    while state = 'empty' loop
+      select r.priority into v_priority
+      from taskq.ready r
+      where r.queue = poll_hint.queue and r.hold is null and r.priority < v_priority
+      order by r.priority desc
+      limit 1;
+      exit when not found;
+
+      if exists (
+        select from taskq.ready r
+        where r.queue = poll_hint.queue and r.hold is null and r.priority = v_priority
+          and r.scheduled_at <= v_now and (r.expires_at is null or r.expires_at > v_now)
+      ) then
+        state := 'ready';
+      end if;
+      select r.scheduled_at into v_due
+      from taskq.ready r
+      where r.queue = poll_hint.queue and r.hold is null and r.priority = v_priority
+        and r.scheduled_at > v_now
+      order by r.scheduled_at
+      limit 1;
+      next_due_at := least(next_due_at, case when found then v_due end);
+    end loop;
+    return next;
+  end loop;
+end
+$$;
+
+comment on function taskq.poll_hint is
+  'Say, per queue, whether a claim should be tried again and when the next job is due.';

@@ -1,0 +1,41 @@
+-- Every job that has not been started or waits for another attempt: due, delayed, snoozed,
+-- backing off, or held.
+--
+-- Rows come from enqueue, requeue and redrive and leave by claim_move (to running) or
+-- finish_ready (to finished). Never updated but for hold and priority.
+create table taskq.ready (
+  id              bigint not null primary key,
+  queue           text not null,
+  task            text not null,
+  priority        smallint not null,
+  scheduled_at    timestamptz not null,   -- not claimed before this instant
+  expires_at      timestamptz,            -- expire_ttl ends the job after this instant
+  concurrency_key text,
+  hold            text,                   -- null, or why it cannot be claimed: 'key' = its key is full
+  -- state that travels with the job between the places
+  attempt_count   int not null default 0, -- claims so far; never reset
+  failure_count   int not null default 0, -- budget burnt
+  expiry_streak   int not null default 0, -- leases that ran out in a row
+  snooze_count    int not null default 0,
+  progress        jsonb,                  -- the last checkpoint
+  is_unique       boolean not null default false, -- a unique_keys row names this job
+  watched         boolean not null default false
+)
+with (
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0,
+  autovacuum_analyze_scale_factor = 0.05
+);
+
+-- The claim: one range per queue and priority, in exactly the order of the claim.
+create index ready_claim on taskq.ready (queue, priority desc, scheduled_at, id)
+  where hold is null;
+
+-- restore_keys: the best held rows of a key in each queue.
+create index ready_held_key on taskq.ready (concurrency_key, queue, priority desc, scheduled_at, id)
+  where hold = 'key';
+
+-- expire_ttl: the rows whose time is over.
+create index ready_expiry on taskq.ready (expires_at)
+  where expires_at is not null;

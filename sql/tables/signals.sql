@@ -1,0 +1,16 @@
+-- "Look again": append-only notes, consumed by whoever claims next.
+--
+-- kind 'key': a slot of this concurrency key may be free. Appended by everything that takes
+-- a keyed job out of running, or out of ready other than by claim, and by a raised limit;
+-- deleted by restore_keys under the key's try-lock.
+create table taskq.signals (
+  kind text not null,
+  key  text not null,
+  id   bigint generated always as identity,
+  primary key (kind, key, id)
+)
+with (
+  autovacuum_vacuum_scale_factor = 0.02,
+  autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+);

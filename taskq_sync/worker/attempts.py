@@ -1,0 +1,197 @@
+"""The attempts a worker holds: what the slots, the settler and the heartbeat know of one another's work.
+
+An attempt is held from its claim until the database has answered for its verdict. In between it is beaten,
+so that nobody else takes the job.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from taskq_sync.clock import monotonic
+from taskq_sync.model import ClaimedJob
+from taskq_sync.worker.threads import Event, Lock
+
+#: The beat of a long lease, in seconds; a shorter lease is beaten three times in its length.
+LONGEST_BEAT = 30.0
+
+#: What is taken off a lease for the local deadline: a share of it, and at least so many seconds.
+MARGIN_SHARE = 0.1
+MARGIN_FLOOR = 0.05
+
+
+def beat_of(lease: float, configured: float | None = None) -> float:
+    """Return the seconds between two beats for a lease of so many seconds.
+
+    A *configured* beat counts where it is below half of the lease; above that one late beat would cost the
+    lease.
+    """
+    if configured is not None and configured < lease / 2:
+        return configured
+    return min(lease / 3, LONGEST_BEAT)
+
+
+def deadline_of(lease: float, sent_at: float) -> float:
+    """Return the monotonic instant at which a lease granted by a call sent at *sent_at* becomes doubtful.
+
+    The database counts from a moment after the sending, so its lease ends later than this in any case.
+    """
+    return sent_at + lease - max(lease * MARGIN_SHARE, MARGIN_FLOOR)
+
+
+class Stage(Enum):
+    """How far an attempt has come in this process."""
+
+    WAITING = "waiting"  # claimed, not started
+    RUNNING = "running"  # in the hands of a slot
+    SETTLING = "settling"  # its own transaction is completing it
+    ENDED = "ended"  # nothing more happens here; its verdict is on the way or known
+
+
+class LiveAttempt:
+    """One claim of one job.
+
+    Written by several threads without a lock: each field has one writer at a time, and a reader that sees the
+    value of a moment ago is told again at its next look.
+
+    ====================  ==========================================  ==========================
+    field                 writer                                      reader
+    ====================  ==========================================  ==========================
+    deadline, beat_at     the claimer, then the heartbeat             its handler, the heartbeat
+    cancel_requested      the heartbeat                               its handler
+    lost                  the heartbeat, its own transaction          its handler, its slot
+    doubt_told            the heartbeat                               the heartbeat
+    stage                 whoever took it: its slot, or the claimer   the heartbeat
+    started_at            its slot                                    its handler
+    checkpoint            its handler                                 the heartbeat, its slot
+    stored_checkpoint     the heartbeat                               the heartbeat, its slot
+    flush                 its handler                                 the heartbeat
+    ====================  ==========================================  ==========================
+    """
+
+    __slots__ = (
+        "_turn",
+        "beat_at",
+        "beat_every",
+        "cancel_requested",
+        "checkpoint",
+        "deadline",
+        "doubt_told",
+        "fence",
+        "flush",
+        "job",
+        "lease",
+        "lost",
+        "stage",
+        "started_at",
+        "stored_checkpoint",
+    )
+
+    def __init__(self, job: ClaimedJob, *, sent_at: float, beat: float | None = None) -> None:
+        """Hold *job*, claimed by a call sent at the monotonic instant *sent_at*; *beat* if configured."""
+        self.job = job
+        self.fence = job.attempt_id
+        self.lease = job.lease.total_seconds()
+        self.beat_every = beat_of(self.lease, beat)
+        self.stage = Stage.WAITING
+        self.started_at = 0.0
+        self.cancel_requested = False
+        self.lost = False
+        self.checkpoint: str | None = None
+        self.stored_checkpoint: str | None = None
+        self.flush: Event | None = None
+        self._turn = Lock()
+        self.renewed(sent_at)
+
+    def take(self, stage: Stage = Stage.RUNNING) -> bool:
+        """Put the attempt into *stage* and return True, unless somebody was quicker.
+
+        A slot takes it to run it, the claimer to hand it back: exactly one of them gets True, ever. The lock
+        is never waited for and never released.
+        """
+        if not self._turn.acquire(blocking=False):
+            return False
+        self.stage = stage
+        return True
+
+    def renewed(self, sent_at: float) -> None:
+        """Count the lease from *sent_at*, when the call that renewed it was sent."""
+        self.deadline = deadline_of(self.lease, sent_at)
+        self.beat_at = sent_at + self.beat_every
+        self.doubt_told = False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the lease may have run out. A later beat can heal that, unless the attempt is `lost`."""
+        return self.lost or monotonic() >= self.deadline
+
+    @property
+    def unsent_checkpoint(self) -> str | None:
+        """The newest checkpoint as JSON text, if the database does not have it yet."""
+        return self.checkpoint if self.checkpoint is not self.stored_checkpoint else None
+
+    @property
+    def unbuffered(self) -> bool:
+        """Whether the job must not wait behind others in this process.
+
+        A keyed job would occupy its key meanwhile. A suspect, and a job on its last attempt, would lose one
+        attempt when another job kills the process.
+        """
+        job = self.job
+        return job.concurrency_key is not None or job.expiry_streak > 0 or job.last_attempt
+
+
+class Attempts:
+    """The registry: fence -> attempt.
+
+    `_lock` guards the table and the planned instant of the next beat. The claimer adds, the settler and the
+    slots remove, the heartbeat reads; each holds it for one operation on the table, never while calling
+    anything. `beat_wanted` is set by whoever makes a beat due earlier than planned; the heartbeat waits on
+    it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._held: dict[int, LiveAttempt] = {}
+        self._next_beat = math.inf
+        self.beat_wanted = Event()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, attempts: Sequence[LiveAttempt]) -> None:
+        """Hold *attempts* from now on."""
+        earliest = min((each.beat_at for each in attempts), default=math.inf)
+        with self._lock:
+            self._held.update((each.fence, each) for each in attempts)
+            sooner = earliest < self._next_beat
+            if sooner:
+                self._next_beat = earliest
+        if sooner:
+            self.beat_wanted.set()
+
+    def get(self, fence: int) -> LiveAttempt | None:
+        """Return the attempt with this *fence* if it is held."""
+        return self._held.get(fence)
+
+    def remove(self, fences: Iterable[int]) -> None:
+        """Hold these no longer; unknown ones are ignored."""
+        with self._lock:
+            for fence in fences:
+                self._held.pop(fence, None)
+
+    def held(self) -> list[LiveAttempt]:
+        """Return all attempts, oldest first."""
+        with self._lock:
+            return list(self._held.values())
+
+    def plan_beat(self) -> float:
+        """Return the monotonic instant at which the next beat is due, `math.inf` when nothing is held.
+
+        Until the next call, whoever adds an attempt that needs an earlier one sets `beat_wanted`.
+        """
+        with self._lock:
+            self._next_beat = min((each.beat_at for each in self._held.values()), default=math.inf)
+            return self._next_beat

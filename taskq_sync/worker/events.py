@@ -1,0 +1,218 @@
+"""What a worker reports of itself. The parts emit events; the log, and whoever subscribes, observes them.
+
+    events.subscribe(JobEnded, lambda event: durations.observe(event.seconds))
+
+An event is made only when somebody observes its kind, so what nobody wants to know costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from attrs import field, frozen
+
+from taskq_sync.model import ClaimedJob, Settled, Verdict
+
+logger = logging.getLogger("taskq_sync.worker")
+
+EventType = TypeVar("EventType", bound="WorkerEvent")
+
+
+class WorkerEvent:
+    """The base of all events."""
+
+
+@frozen(kw_only=True)
+class WorkerStarted(WorkerEvent):
+    """All parts run."""
+
+    worker_id: str
+    queues: tuple[str, ...]
+    slots: int
+
+
+@frozen(kw_only=True)
+class WorkerEnded(WorkerEvent):
+    """Nothing runs any more, or will in a moment: the process ends with this code."""
+
+    worker_id: str
+    exit_code: int
+
+
+@frozen(kw_only=True)
+class StateChanged(WorkerEvent):
+    """The worker went from one state of its life to another."""
+
+    before: str
+    after: str
+    reason: str
+
+
+@frozen(kw_only=True)
+class JobsClaimed(WorkerEvent):
+    """A claim brought *count* jobs and took *seconds*."""
+
+    count: int
+    seconds: float
+
+
+@frozen(kw_only=True)
+class JobsHandedBack(WorkerEvent):
+    """*count* claimed jobs are released without having been started, because of *reason*."""
+
+    count: int
+    reason: str
+
+
+@frozen(kw_only=True)
+class JobStarted(WorkerEvent):
+    """A slot is about to run the job."""
+
+    job: ClaimedJob
+
+
+@frozen(kw_only=True)
+class JobEnded(WorkerEvent):
+    """The job's attempt is over for the slot.
+
+    *verdict* is what will be asked of the database, None where the handler's own transaction has completed
+    the job; *error* is what the handler raised, None for an outcome.
+    """
+
+    job: ClaimedJob
+    verdict: Verdict | None
+    seconds: float
+    error: BaseException | None = field(default=None, repr=False)
+
+
+@frozen(kw_only=True)
+class AttemptsSettled(WorkerEvent):
+    """The database has answered for these verdicts, in its words."""
+
+    answers: Sequence[Settled]
+    seconds: float
+
+
+@frozen(kw_only=True)
+class VerdictRefused(WorkerEvent):
+    """The database did not take a verdict: `rejected` or `settle_conflict`, and what is done about it."""
+
+    job: ClaimedJob
+    verb: str
+    result: str
+    reason: str | None
+    consequence: str
+
+
+@frozen(kw_only=True)
+class CheckpointRefused(WorkerEvent):
+    """The database did not store a checkpoint because of its size; the one before it still stands."""
+
+    job: ClaimedJob
+
+
+@frozen(kw_only=True)
+class LeaseDoubtful(WorkerEvent):
+    """No beat has arrived in time: another worker may take the job. The handler is told."""
+
+    job: ClaimedJob
+
+
+@frozen(kw_only=True)
+class LeaseWasLost(WorkerEvent):
+    """The database says that the attempt is no longer ours.
+
+    Its handler is told; its verdict will not count.
+    """
+
+    job: ClaimedJob
+
+
+@frozen(kw_only=True)
+class CancelDelivered(WorkerEvent):
+    """Somebody asked to cancel the job; its handler is told now."""
+
+    job: ClaimedJob
+
+
+@frozen(kw_only=True)
+class QueuesPaused(WorkerEvent):
+    """The served queues that are paused have changed to these."""
+
+    queues: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class Housekept(WorkerEvent):
+    """A pass of housekeeping moved *count* rows."""
+
+    chore: str
+    count: int
+
+
+@frozen(kw_only=True)
+class ListeningChanged(WorkerEvent):
+    """Notifications arrive again, or (*error*) no longer; without them the worker polls more often."""
+
+    listening: bool
+    error: str | None = None
+
+
+@frozen(kw_only=True)
+class StillWaiting(WorkerEvent):
+    """The worker is stopping and waits for these handlers, for *seconds* more; None = for ever."""
+
+    jobs: tuple[ClaimedJob, ...]
+    seconds: float | None
+
+
+@frozen(kw_only=True)
+class HandlersStuck(WorkerEvent):
+    """These handlers would not end; *stacks* says where each of them is. The process ends without them."""
+
+    jobs: tuple[ClaimedJob, ...]
+    stacks: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class VerdictsUndelivered(WorkerEvent):
+    """The worker ends with *count* verdicts that no database took; those jobs are left to their leases."""
+
+    count: int
+
+
+@frozen(kw_only=True)
+class PartDied(WorkerEvent):
+    """A thread of the worker ended by an exception, which is a defect. The worker stops."""
+
+    part: str
+    error: BaseException
+
+
+class Events:
+    """Who observes what.
+
+    Subscribe before the worker starts; afterwards the table is only read, without a lock. An observer runs
+    in the thread that emits, so it must be quick; one that raises is reported in the log and harms nobody.
+    """
+
+    def __init__(self) -> None:
+        self._observers: dict[type[WorkerEvent], list[Callable[[Any], None]]] = {}
+
+    def subscribe(self, kind: type[EventType], observer: Callable[[EventType], None]) -> None:
+        """Call *observer* with every event of exactly this *kind*, after those who subscribed before."""
+        self._observers.setdefault(kind, []).append(observer)
+
+    def wanted(self, kind: type[WorkerEvent]) -> bool:
+        """Return whether anybody observes *kind*."""
+        return kind in self._observers
+
+    def emit(self, event: WorkerEvent) -> None:
+        """Hand *event* to its observers."""
+        for observer in self._observers.get(type(event), ()):
+            try:
+                observer(event)
+            except Exception:  # the border to user code: an observer must not end a part
+                logger.exception("an observer of %s failed", type(event).__name__)

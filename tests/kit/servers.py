@@ -1,0 +1,121 @@
+"""The PostgreSQL server of a test run.
+
+`TASKQ_TEST_DSN` names one whose user may create databases and roles. Otherwise `TASKQ_TEST_BACKEND` says which:
+
+- `testcontainers`: an image by Docker (`TASKQ_TEST_IMAGE`, else `postgres:18`)
+- `embedded`: the server of the extra `embedded`
+- `postgres15` and the like: the programs of Debian's package, in /usr/lib/postgresql/15/bin
+
+and without it, Docker where an engine answers, else the embedded server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from taskq_sync.embedded import EmbeddedServer
+
+_DSN = "TASKQ_TEST_DSN"
+_BACKEND = "TASKQ_TEST_BACKEND"
+_IMAGE = "TASKQ_TEST_IMAGE"
+_FOLDER = "TASKQ_TEST_RUN_FOLDER"
+
+#: For tests only: nothing has to survive a crash, and every worker process of the run has sessions.
+_SETTINGS = {"max_connections": "300", "shared_buffers": "64MB"}
+
+
+class Run:
+    """One run of the tests: its folder, shared by all processes of the run, and its server.
+
+    The process that was started by hand opens it and closes it. The processes of pytest-xdist inherit it by
+    environment variables. A server in the folder is started by the first process that wants one.
+    """
+
+    def __init__(self) -> None:
+        self.is_owner = _FOLDER not in os.environ
+        if self.is_owner:
+            os.environ[_FOLDER] = tempfile.mkdtemp(prefix="taskq-tests-")
+        self.folder = Path(os.environ[_FOLDER])
+        self._stop: Callable[[], None] | None = None
+        if self.is_owner and _DSN not in os.environ:
+            self._choose_backend()
+
+    @property
+    def identifier(self) -> str:
+        """Letters and digits that no other run has, for names in a server shared by runs."""
+        return re.sub(r"[^a-z0-9]", "", self.folder.name.removeprefix("taskq-tests-").lower()) + str(
+            self.folder.stat().st_ino
+        )
+
+    def dsn(self) -> str:
+        """Start the server, unless it runs, and return the DSN of its database for administration."""
+        if _DSN in os.environ:
+            return os.environ[_DSN]
+        server = self._local_server()
+        server.start()
+        self._stop = server.stop
+        return server.dsn
+
+    def close(self) -> None:
+        """Let the server go; the owner of the run stops it, whatever became of the others, and removes the folder."""
+        if self._stop is not None:
+            self._stop()
+        if self.is_owner:
+            if (self.folder / "server" / "data").exists():
+                # A worker process that was killed may have left it running: the last user to stop ends it.
+                with self._local_server():
+                    pass
+            shutil.rmtree(self.folder)
+            del os.environ[_FOLDER]
+
+    def _local_server(self) -> EmbeddedServer:
+        debian = re.fullmatch(r"postgres(\d+)", os.environ[_BACKEND])
+        programs = f"/usr/lib/postgresql/{debian[1]}/bin" if debian else None
+        if os.geteuid() == 0:
+            self.folder.chmod(0o711)
+        return EmbeddedServer(self.folder / "server", durable=False, settings=_SETTINGS, programs=programs)
+
+    def _choose_backend(self) -> None:
+        backend = os.environ.get(_BACKEND) or ("testcontainers" if _docker_answers() else "embedded")
+        os.environ[_BACKEND] = backend
+        if backend == "testcontainers":
+            self._start_container()
+        elif backend != "embedded" and not re.fullmatch(r"postgres\d+", backend):
+            raise ValueError(
+                f"{_BACKEND}={backend} is none of testcontainers, embedded, postgres15 and the like"
+            )
+
+    def _start_container(self) -> None:
+        from testcontainers.postgres import PostgresContainer
+
+        container = PostgresContainer(os.environ.get(_IMAGE, "postgres:18"), driver=None)
+        container.with_command("postgres -c fsync=off -c max_connections=300")
+        container.start()
+        self._stop = container.stop
+        # For the processes of the run only; it ends with this process.
+        os.environ[_DSN] = container.get_connection_url()
+
+
+def _docker_answers() -> bool:
+    if "DOCKER_HOST" not in os.environ and not Path("/var/run/docker.sock").exists():
+        return False
+    import docker
+
+    with warnings.catch_warnings():
+        # The client leaves a socket open, in a cycle, when nobody answers.
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            with contextlib.closing(docker.from_env(timeout=2)) as client:
+                return bool(client.ping())
+        except docker.errors.DockerException:
+            return False
+        finally:
+            gc.collect()

@@ -13,9 +13,10 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
 declare
-  v_now   constant timestamptz := taskq.clock();
-  v_keys  text[];
-  v_count bigint;
+  v_now    constant timestamptz := taskq.clock();
+  v_reason constant text := taskq.clip(p_reason, 1024);
+  v_keys   text[];
+  v_count  bigint;
 begin
   with gone as (
     delete from taskq.ready r where r.id = any (p_ids) returning r.*
@@ -29,7 +30,7 @@ begin
       id, queue, task, status, outcome, reason, finished_at, purge_at, priority, scheduled_at,
       expires_at, concurrency_key, attempt_count, failure_count, expiry_streak, snooze_count,
       progress, is_unique, watched)
-    select g.id, g.queue, g.task, 'cancelled', p_outcome, taskq.clip(p_reason, 1024), v_now,
+    select g.id, g.queue, g.task, 'cancelled', p_outcome, v_reason, v_now,
       taskq.purge_instant('cancelled', q.retention_succeeded, q.retention_cancelled, q.retention_failed, v_now),
       g.priority, g.scheduled_at, g.expires_at, g.concurrency_key, g.attempt_count,
       g.failure_count, g.expiry_streak, g.snooze_count, g.progress, g.is_unique, g.watched

@@ -113,6 +113,8 @@ begin
         when e.outcome in ('cancelled', 'cancelled_after_expiry') then 'cancelled'
         else 'failed'
       end as status,
+      coalesce(case when e.cancel_asked and e.outcome like 'cancelled%' then e.cancel_reason end,
+               e.reason, e.cause) as why,
       case when e.outcome is null then v_now + case
         when e.verb = 'fail' then coalesce(e.retry_after, taskq.backoff_delay(e.backoff, e.backoff_max, e.failures))
         when e.verb = 'take_back' and e.streak > 1 then taskq.backoff_delay(e.backoff, e.backoff_max, e.streak - 1)
@@ -130,7 +132,7 @@ begin
       end,
       case when d.verb = 'complete' then d.result end,
       case when octet_length(d.error) > 8192 then taskq.clip(d.error, 8192) else d.error end,
-      taskq.clip(coalesce(case when d.cancel_asked and d.status = 'cancelled' then d.cancel_reason end, d.reason, d.cause), 1024),
+      case when octet_length(d.why) > 1024 then taskq.clip(d.why, 1024) else d.why end,
       d.scheduled_at, d.progress,
       d.failure_count + case when d.verb in ('fail', 'take_back') and d.status <> 'cancelled' then 1 else 0 end,
       case when d.verb = 'take_back' then d.streak else 0 end,

@@ -1,0 +1,78 @@
+"""Every example in the documentation runs, in the order of its page, and what it promises comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psycopg
+import pytest
+
+from kit import pages
+from kit.pages import Block
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch, dsn: str) -> Iterator[ModuleType]:
+    """The module that the Python blocks of a page make up; its clients reach the database of the test."""
+    monkeypatch.setenv("TASKQ_DSN", dsn)
+    made = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", made)
+    yield made
+    for each in list(vars(made).values()):
+        if hasattr(each, "close") and not isinstance(each, type):
+            each.close()
+
+
+@pytest.mark.own_database
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda each: each.relative_to(pages.ROOT).as_posix())
+def test_examples_of(page: Path, module: ModuleType, conn: psycopg.Connection[Any]) -> None:
+    for block in pages.blocks(page, "python", "sql"):
+        where = f"{page}:{block.line}"
+        if block.language == "sql":
+            _run_sql(conn, block, where)
+        else:
+            _run_python(module, block, where)
+
+
+def _run_sql(conn: psycopg.Connection[Any], block: Block, where: str) -> None:
+    for statement in pages.statements(block.code):
+        lines = _outcome(conn, statement.sql)
+        failed = lines and lines[0].startswith("ERROR")
+        if statement.promised is not None or failed:
+            said = f"{where}\n{statement.sql}\n" + "\n".join(lines)
+            assert pages.matches(statement.promised or [], lines), said
+
+
+def _outcome(conn: psycopg.Connection[Any], sql: str) -> list[str]:
+    """Return the rows of *sql* as lines, or the error as one."""
+    try:
+        cursor = conn.execute(sql.encode())
+    except psycopg.Error as error:
+        return [f"ERROR {error.sqlstate}: {error.diag.message_primary}"]
+    rows = cursor.fetchall() if cursor.description else []
+    return [" | ".join(map(_shown, row)) for row in rows]
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool | dict | list):
+        return json.dumps(value)
+    return str(value)
+
+
+def _run_python(module: ModuleType, block: Block, where: str) -> None:
+    # The blank lines make a traceback show the line of the page.
+    code = compile("\n" * (block.line - 1) + block.code, where.rpartition(":")[0], "exec")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, vars(module))
+    lines = printed.getvalue().splitlines()
+    assert pages.matches(pages.promised_lines(block.code), lines), f"{where} printed\n" + "\n".join(lines)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -134,3 +135,15 @@ def make_role(dsn: str) -> Iterator[Callable[[], Role]]:
     with ExitStack() as stack:
         owner = stack.enter_context(psycopg.connect(dsn, autocommit=True))
         yield lambda: stack.enter_context(low_role(owner, dsn, prefix="taskq_low"))
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The folder of the repository."""
+    return Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def sql_root(checkout: Path) -> Path:
+    """The folder of the SQL files in the repository."""
+    return checkout / "sql"

@@ -41,6 +41,7 @@ begin
         when scheduled_at is not null and delay is not null then 'scheduled_at and delay exclude each other'
         when not isfinite(scheduled_at) or scheduled_at > taskq.clock() + interval '366 days'
           then format('scheduled_at %s is later than 366 days from now or infinite', scheduled_at)
+        when scheduled_at < timestamptz '1970-01-01 00:00+00' then format('scheduled_at %s is earlier than 1970', scheduled_at)
         when delay < interval '0' or delay > interval '366 days' then format('delay %s is outside 0 to 366 days', delay)
         when unique_key = '' then 'unique_key must not be empty; null means none'
         when octet_length(unique_key) > 255 then format('a unique_key of %s bytes is over the cap of 255', octet_length(unique_key))

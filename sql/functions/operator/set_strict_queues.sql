@@ -20,7 +20,7 @@ begin
     raise exception using errcode = 'TQ422', message = 'p_strict must be true or false';
   end if;
   update taskq.settings s set strict_queues = p_strict
-  returning s.strict_queues into strict;
+  returning s.strict_queues into "strict";  -- quoted: a word of plpgsql
   perform taskq.write_audit('set_strict_queues', 'schema', p_actor, p_reason,
     jsonb_build_object('strict', strict));
 end

@@ -406,3 +406,27 @@ class Problem:
 
     job_id: int | None
     problem: str
+
+
+@frozen(kw_only=True)
+class SchemaVersion:
+    """What is installed: its version, and the oldest client that may use it."""
+
+    version: str
+    min_client: str
+
+
+@frozen(kw_only=True)
+class QueueVersion:
+    """The answer to `set_queue`: the policy of the queue now has this version."""
+
+    queue: str
+    version: int
+
+
+@frozen(kw_only=True)
+class ConcurrencyLimit:
+    """The answer to `set_concurrency_limit`."""
+
+    key: str
+    max_running: int

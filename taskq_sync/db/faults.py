@@ -1,0 +1,134 @@
+"""What an error of the database means, decided by its SQLSTATE.
+
+The class says too little: psycopg raises `OperationalError` both for a lost link and for a value that
+exceeds a limit of the server (class 54). An error *without* a SQLSTATE comes from the client side of the
+link.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import psycopg
+
+from taskq_sync.errors import (
+    BrokenInvariant,
+    ConfigError,
+    DatabaseUnavailable,
+    InvalidInput,
+    JobNotFound,
+    QueueFull,
+    SchemaError,
+    TaskQError,
+    WrongState,
+)
+
+_CONTRACT: Mapping[str, type[TaskQError]] = {
+    "TQ001": JobNotFound,
+    "TQ409": WrongState,
+    "TQ422": InvalidInput,
+    "TQ429": QueueFull,
+    "TQ500": BrokenInvariant,
+    "TQ501": SchemaError,
+}
+
+# The server ended the session, or a node is no longer (or not yet) the one to talk to. After any of these the
+# connection is given up: a pooled one to a demoted primary would fail for ever (25006).
+_SESSION_ENDED = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"})
+
+# The statement was undone for a reason that passes.
+_UNDONE = frozenset(
+    {
+        "40001",  # serialization_failure
+        "40P01",  # deadlock_detected
+        "55P03",  # lock_not_available
+        "57014",  # query_canceled: statement_timeout, or our deadline
+        "XX000",  # internal_error: "tuple concurrently updated" during a migration
+    }
+)
+
+# The object is not there (yet), or not granted: a migration or a grant is missing.
+_SCHEMA = frozenset({"3F000", "42883", "42P01", "42703", "0A000"})
+
+_ORDINAL = re.compile(r"\bordinal (\d+)")
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """Return the SQLSTATE of an error of psycopg, psycopg2 or SQLAlchemy (or of the library), or None."""
+    inner = getattr(error, "orig", None) or error
+    state = getattr(inner, "sqlstate", None) or getattr(inner, "pgcode", None)
+    return state if isinstance(state, str) else None
+
+
+def contract_error(error: BaseException) -> TaskQError | None:
+    """Return the library's error for one that the functions of the schema raised themselves, else None."""
+    state = sqlstate_of(error)
+    kind = _CONTRACT.get(state) if state is not None else None
+    if kind is None:
+        return None
+    diag = getattr(getattr(error, "orig", None) or error, "diag", None)
+    message = getattr(diag, "message_primary", None) or str(error)
+    hint = getattr(diag, "message_hint", None)
+    if kind is InvalidInput:
+        found = _ORDINAL.search(getattr(diag, "message_detail", None) or "")
+        ordinal = int(found[1]) if found else None
+        return InvalidInput(message, ordinal=ordinal, hint=hint, sqlstate=state)
+    return kind(message, hint=hint, sqlstate=state)
+
+
+def translate(error: psycopg.Error, what: str) -> TaskQError:
+    """Return the library's error for *error*, which came up while the library did *what* ("claim", "connect
+    to ...").
+
+    The caller raises it from *error*. An error that is neither of the contract nor about the link or the
+    schema becomes a `DatabaseUnavailable` too: nothing was done, and the message has the server's words.
+    """
+    known = contract_error(error)
+    if known is not None:
+        return known
+    state = sqlstate_of(error)
+    said = _first_line(error)
+    if state in _SCHEMA:
+        return SchemaError(
+            f"could not {what}: {said}",
+            hint="install or upgrade the schema with `taskq-sync migrate`",
+            sqlstate=state,
+        )
+    if state == "42501":
+        return SchemaError(
+            f"could not {what}: {said}",
+            hint="give the role its functions with `taskq-sync grant`",
+            sqlstate=state,
+        )
+    if isinstance(error, psycopg.ProgrammingError) and state is None:
+        return ConfigError(f"could not {what}: {said}")
+    return DatabaseUnavailable(f"could not {what}: {said}", sqlstate=state)
+
+
+def is_connection_fault(error: BaseException) -> bool:
+    """Whether the connection on which *error* came up must be given up.
+
+    True for errors without a SQLSTATE that came from the link, for class 08, and where the server ended the
+    session or has become read-only.
+    """
+    state = sqlstate_of(error)
+    if state is not None:
+        return state.startswith("08") or state in _SESSION_ENDED
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, DatabaseUnavailable, OSError))
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed in a moment: the link broke, or the server undid the statement.
+
+    False for a wrong password (28xxx) or database (3D000), and for whatever fails in the same way each time.
+    """
+    state = sqlstate_of(error)
+    if state is None:
+        return is_connection_fault(error)
+    return state[:2] in ("08", "53") or state in _SESSION_ENDED or state in _UNDONE
+
+
+def _first_line(error: BaseException) -> str:
+    diag = getattr(error, "diag", None)
+    return getattr(diag, "message_primary", None) or str(error).strip().partition("\n")[0]

@@ -1,0 +1,144 @@
+"""JSON as PostgreSQL holds it: the text is what `jsonb::text` would show, byte for byte, so its size is
+known.
+
+What Python's `json` would let through or change silently is refused with the path to the value: NaN and
+Infinity, NUL and lone surrogates, keys that are not strings, sets. A float keeps its decimal point (1e22 is
+written as 10000000000000000000000.0), since jsonb would give a whole number back as an int.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from json.encoder import encode_basestring
+
+from taskq_sync.errors import PayloadError
+from taskq_sync.text import find_unstorable
+
+MAX_DEPTH = 200
+"""How deeply lists and objects may be nested."""
+
+MAX_STEPS = 20
+"""How many steps of a path a message shows."""
+
+
+def write(value: object, what: str, *, path: str = "$") -> str:
+    """Return *value* as JSON text.
+
+    Takes None, bool, int (exact, whatever its size), float, str, list, tuple and mappings. Raises
+    `PayloadError` with the path to anything else; *what* ("payload", "result") names the whole in the
+    message.
+    """
+    out: list[str] = []
+    try:
+        _write(value, out, MAX_DEPTH)
+    except _Refused as refused:
+        steps = refused.steps[::-1]
+        where = path + "".join(steps[:MAX_STEPS]) + ("..." if len(steps) > MAX_STEPS else "")
+        raise PayloadError(f"{what} cannot be stored as JSON: {refused} at {where}", path=where) from None
+    return "".join(out)
+
+
+def member(name: object) -> str:
+    """Return the step of a path that leads to the member *name*: `.price`, or `["unit price"]`."""
+    if isinstance(name, str) and name.isidentifier():
+        return f".{name}"
+    return f"[{encode_basestring(str(name))}]"
+
+
+class Unfit:
+    """Stands in a tree for a value that has no form in JSON; `write` refuses it with *message*, at its
+    path."""
+
+    def __init__(self, message: str) -> None:
+        """Take the *message*, which goes on "... at $.path"."""
+        self.message = message
+
+
+class _Refused(Exception):
+    """A value that cannot be written; `steps` is collected on the way out, innermost first."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.steps: list[str] = []
+
+
+def _write(value: object, out: list[str], depth: int) -> None:
+    if value is None:
+        out.append("null")
+    elif value is True:
+        out.append("true")
+    elif value is False:
+        out.append("false")
+    elif isinstance(value, str):
+        out.append(_string(value))
+    elif isinstance(value, int):
+        out.append(_int(value))
+    elif isinstance(value, float):
+        out.append(_float(value))
+    elif isinstance(value, Unfit):
+        raise _Refused(value.message)
+    elif depth == 0:
+        raise _Refused(f"nested more than {MAX_DEPTH} levels deep")
+    elif isinstance(value, (list, tuple)):
+        _write_list(value, out, depth)
+    elif isinstance(value, Mapping):
+        _write_object(value, out, depth)
+    else:
+        raise _Refused(f"{_article(type(value).__name__)} is no JSON value")
+
+
+def _write_list(value: list[object] | tuple[object, ...], out: list[str], depth: int) -> None:
+    separator = "["
+    for index, item in enumerate(value):
+        out.append(separator)
+        separator = ", "
+        try:
+            _write(item, out, depth - 1)
+        except _Refused as refused:
+            refused.steps.append(f"[{index}]")
+            raise
+    out.append("]" if value else "[]")
+
+
+def _write_object(value: Mapping[object, object], out: list[str], depth: int) -> None:
+    separator = "{"
+    for name, item in value.items():
+        try:
+            if not isinstance(name, str):
+                raise _Refused(f"a key must be a str, not {_article(type(name).__name__)}")
+            out.append(f"{separator}{_string(name)}: ")
+            separator = ", "
+            _write(item, out, depth - 1)
+        except _Refused as refused:
+            refused.steps.append(member(name))
+            raise
+    out.append("}" if value else "{}")
+
+
+def _string(value: str) -> str:
+    bad = find_unstorable(value)
+    if bad is not None:
+        raise _Refused(f"a text with {bad}, which PostgreSQL cannot hold")
+    return encode_basestring(value)
+
+
+def _int(value: int) -> str:
+    try:
+        return int.__repr__(value)
+    except ValueError:  # sys.set_int_max_str_digits
+        raise _Refused("an int of too many digits") from None
+
+
+def _float(value: float) -> str:
+    if not math.isfinite(value):
+        raise _Refused(f"{float.__repr__(value)} is no JSON value")
+    text = float.__repr__(value)
+    if "e" in text:
+        text = format(Decimal(text), "f")
+    return text if "." in text else text + ".0"
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[:1] in "aeiouAEIOU" else f"a {name}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from typing import TypedDict
 
 import attrs
 from attrs import field, frozen
@@ -161,3 +162,19 @@ class JobOptions:
         if "delay" in changes or "scheduled_at" in changes:
             changes = {"delay": None, "scheduled_at": None, **changes}
         return attrs.evolve(other, **changes) if changes else other
+
+
+class OptionValues(TypedDict, total=False):
+    """The options as keyword arguments, for signatures; the fields of `JobOptions` say what they mean."""
+
+    priority: int | None
+    scheduled_at: datetime | None
+    delay: float | timedelta | None
+    unique_key: str | None
+    concurrency_key: str | None
+    max_attempts: int | None
+    backoff: float | timedelta | None
+    backoff_max: float | timedelta | None
+    lease: float | timedelta | None
+    ttl: float | timedelta | None
+    headers: Mapping[str, object] | None

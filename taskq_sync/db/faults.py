@@ -51,6 +51,13 @@ _UNDONE = frozenset(
 # The object is not there (yet), or not granted: a migration or a grant is missing.
 _SCHEMA = frozenset({"3F000", "42883", "42P01", "42703", "0A000"})
 
+# A refused login has no SQLSTATE in libpq, only words. In another language it is taken for a fault that
+# passes, and costs the caller the time to its deadline.
+_REFUSED = re.compile(
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry|certificate"
+    r'|(?:database|role) ".*" (?:does not exist|is not permitted)|does not support SSL'
+)
+
 _ORDINAL = re.compile(r"\bordinal (\d+)")
 
 
@@ -121,11 +128,11 @@ def is_connection_fault(error: BaseException) -> bool:
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed in a moment: the link broke, or the server undid the statement.
 
-    False for a wrong password (28xxx) or database (3D000), and for whatever fails in the same way each time.
+    False for a refused login and for whatever else fails in the same way each time.
     """
     state = sqlstate_of(error)
     if state is None:
-        return is_connection_fault(error)
+        return is_connection_fault(error) and not _REFUSED.search(str(error))
     return state[:2] in ("08", "53") or state in _SESSION_ENDED or state in _UNDONE
 
 

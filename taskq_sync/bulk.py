@@ -1,0 +1,80 @@
+"""Many jobs, divided into the statements that carry them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+from attrs import frozen
+
+from taskq_sync import codec
+from taskq_sync.clock import interval_text
+from taskq_sync.model import JobRequest
+from taskq_sync.options import JobOptions
+
+MAX_JOBS = 10_000
+MAX_BYTES = 8 * 1024 * 1024
+
+
+@frozen
+class Batch:
+    """The jobs of one statement, all of one queue: their positions in the input, and the document."""
+
+    queue: str
+    ordinals: Sequence[int]
+    jobs_json: str
+    all_unique: bool
+    """Whether each job has a unique key, so that the statement may be repeated without a double job."""
+
+
+def batches(
+    requests: Iterable[JobRequest], *, max_jobs: int = MAX_JOBS, max_bytes: int = MAX_BYTES
+) -> list[Batch]:
+    """Return the jobs grouped by queue and cut to what one call takes, queues in the order of their first
+    job."""
+    by_queue: dict[str, list[tuple[int, JobRequest]]] = {}
+    for ordinal, request in enumerate(requests):
+        by_queue.setdefault(request.queue, []).append((ordinal, request))
+    return [batch for queue, jobs in by_queue.items() for batch in _cut(queue, jobs, max_jobs, max_bytes)]
+
+
+def document(request: JobRequest) -> str:
+    """Return the job as an element of the document that `enqueue_many` takes.
+
+    It has the form of `jsonb::text`, so the length in bytes is what the database will measure.
+    """
+    members = {"task": json.dumps(request.task, ensure_ascii=False), "payload": request.payload_json}
+    members |= dict(_options(request.options))
+    return "{" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "}"
+
+
+def _options(options: JobOptions) -> Iterator[tuple[str, str]]:
+    for name, value in attrs.asdict(options, recurse=False).items():
+        if value is None:
+            continue
+        if name == "scheduled_at":
+            yield name, f'"{value.isoformat()}"'
+        elif name in ("delay", "backoff", "backoff_max", "lease", "ttl"):
+            yield name, f'"{interval_text(value)}"'
+        else:
+            yield name, codec.to_json(value, name)
+
+
+def _cut(
+    queue: str, jobs: Sequence[tuple[int, JobRequest]], max_jobs: int, max_bytes: int
+) -> Iterator[Batch]:
+    ordinals: list[int] = []
+    documents: list[str] = []
+    size, all_unique = 2, True
+    for ordinal, request in jobs:
+        text = document(request)
+        length = len(text.encode()) + 2
+        if ordinals and (len(ordinals) == max_jobs or size + length > max_bytes):
+            yield Batch(queue, tuple(ordinals), f"[{', '.join(documents)}]", all_unique)
+            ordinals, documents, size, all_unique = [], [], 2, True
+        ordinals.append(ordinal)
+        documents.append(text)
+        size += length
+        all_unique = all_unique and request.options.unique_key is not None
+    yield Batch(queue, tuple(ordinals), f"[{', '.join(documents)}]", all_unique)

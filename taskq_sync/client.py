@@ -1,0 +1,233 @@
+"""The client: makes tasks, enqueues jobs, looks at them.
+
+::
+
+    tq = TaskQ()                               # TASKQ_DSN, DATABASE_URL or PG*; connects on first use
+
+    @tq.task(queue="mail")
+    def welcome(user_id: int) -> None: ...
+
+    result = welcome.enqueue(user_id=7)
+    tq.get(result.job_id).status
+
+A call without a connection of the caller's is committed when it returns, and returns or raises by its
+deadline. It is repeated within the deadline only where that cannot make a second job: when nothing was
+sent, when the server undid it, or when the unique key of the job holds it together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+
+from taskq_sync.bulk import Batch, batches
+from taskq_sync.clock import Deadline
+from taskq_sync.context import JobContext
+from taskq_sync.db.config import DEFAULT_POOL_SIZE, DEFAULT_TIMEOUT, DatabaseConfig, read_config
+from taskq_sync.db.connections import Executor, executor_for
+from taskq_sync.db.faults import is_transient
+from taskq_sync.db.jobs import Jobs
+from taskq_sync.db.pool import Database
+from taskq_sync.db.queues import Queues
+from taskq_sync.errors import (
+    DatabaseUnavailable,
+    EnqueueInterrupted,
+    InvalidInput,
+    OutcomeUnknown,
+    TaskQError,
+)
+from taskq_sync.model import EnqueueResult, Job, JobRequest
+from taskq_sync.registry import Registry
+from taskq_sync.retry import repeat_until
+from taskq_sync.task import ContextTask, Task, TaskDecorator, TaskValues, make_task
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_T = TypeVar("_T")
+
+
+class TaskQ:
+    """A program's way to one schema of jobs. Make one for each process and share it, also between threads.
+
+    `registry` holds the tasks; `database`, `jobs` and `queues` are the layer below, for workers and tools.
+    """
+
+    registry: Registry
+    database: Database
+    jobs: Jobs
+    queues: Queues
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        schema: str | None = None,
+        pooled: bool | None = None,
+        listen_dsn: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        pool_size: int = DEFAULT_POOL_SIZE,
+    ) -> None:
+        """Describe the database; nothing connects.
+
+        *dsn*, *schema* (`taskq`), *pooled* and *listen_dsn* left out are read from the environment, see
+        `taskq_sync.db.config`. *timeout* is the time in seconds a call may take, connecting included;
+        *pool_size* the most connections that are kept. Raises `ConfigError`.
+        """
+        self._use(
+            read_config(
+                dsn,
+                schema=schema,
+                pooled=pooled,
+                listen_dsn=listen_dsn,
+                timeout=timeout,
+                pool_size=pool_size,
+            )
+        )
+        self.registry = Registry()
+
+    def _use(self, config: DatabaseConfig) -> None:
+        self.database = Database(config)
+        self.jobs = Jobs(self.database.statements)
+        self.queues = Queues(self.database.statements)
+
+    # Tasks
+
+    @overload
+    def task(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextTask[P, R]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, function: None = None, /, **values: Unpack[TaskValues]) -> TaskDecorator: ...
+
+    def task(self, function: Any = None, /, **values: Any) -> Any:
+        """Make a task of a function: `@tq.task` or `@tq.task(queue="mail", max_attempts=8)`.
+
+        Settings: `name` (stable, default module and function), `queue` (`default`), `aliases`, `result`,
+        `retry_on`, `give_up_on`, `retry_after`, `payload_grace` as in `TaskSpec`; all others are the
+        options of its jobs as in `JobOptions`. Raises `ConfigError` and `InvalidInput` at once.
+        """
+
+        def decorate(decorated: Callable[..., Any]) -> Any:
+            made = make_task(decorated, self, values)  # type: ignore[arg-type]  # the overload's values
+            self.registry.add(made.spec)
+            return made
+
+        return decorate if function is None else decorate(function)
+
+    # Enqueue
+
+    def send(
+        self, request: JobRequest, *, connection: object | None = None, timeout: float | None = None
+    ) -> EnqueueResult:
+        """Enqueue one job made by `task.job(...)`; `task.enqueue(...)` is the usual way, and says more."""
+
+        def enqueue(ex: Executor, skip_wake: bool) -> EnqueueResult:
+            return self.jobs.enqueue(
+                ex, request.queue, request.task, request.payload_json, request.options, skip_wake
+            )
+
+        if connection is not None:
+            return enqueue(executor_for(connection), False)
+        deadline = self.database.deadline(timeout)
+        unique = request.options.unique_key is not None
+        return self._call(lambda ex: enqueue(ex, True), deadline, repeatable=unique)
+
+    def enqueue_many(
+        self,
+        requests: Iterable[JobRequest],
+        *,
+        connection: object | None = None,
+        timeout: float | None = None,
+    ) -> list[EnqueueResult]:
+        """Enqueue the jobs of any iterable, made by `task.job(...)`; results in input order.
+
+        The iterable is read to its end before anything is sent. The jobs go by queue, at most 10,000 and 8
+        MiB in a statement, each committed on its own within *timeout* seconds; in the caller's *connection*
+        all belong to the caller's transaction. A duplicate of a unique key is no error: its result says
+        `existed`.
+
+        Raises the errors of `enqueue` when no job is in (`InvalidInput.ordinal` is the position in
+        *requests*), `EnqueueInterrupted` when some are.
+        """
+        taken = list(requests)
+        results: list[EnqueueResult | None] = [None] * len(taken)
+        executor = None if connection is None else executor_for(connection)
+        for batch in batches(taken):
+            try:
+                answers = self._send_batch(batch, executor, timeout)
+            except TaskQError as error:
+                raise _interrupted(error, batch, results, in_transaction=executor is not None) from error
+            for ordinal, answer in zip(batch.ordinals, answers, strict=True):
+                results[ordinal] = answer
+        return [result for result in results if result is not None]
+
+    def _send_batch(
+        self, batch: Batch, executor: Executor | None, timeout: float | None
+    ) -> Sequence[EnqueueResult]:
+        if executor is not None:
+            return self.jobs.enqueue_many(executor, batch.queue, batch.jobs_json, False)
+        return self._call(
+            lambda ex: self.jobs.enqueue_many(ex, batch.queue, batch.jobs_json, True),
+            self.database.deadline(timeout),
+            repeatable=batch.all_unique,
+        )
+
+    # Look
+
+    def get(self, job: int | EnqueueResult, *, timeout: float | None = None) -> Job:
+        """Return a job, wherever it stands. Raises `JobNotFound`, `DatabaseUnavailable`, `SchemaError`."""
+        job_id = job.job_id if isinstance(job, EnqueueResult) else job
+        try:
+            return self._call(
+                lambda ex: self.jobs.get(ex, job_id), self.database.deadline(timeout), repeatable=True
+            )
+        except OutcomeUnknown as error:  # of a look nothing can be unknown
+            raise DatabaseUnavailable(error.message, sqlstate=error.sqlstate) from error
+
+    def close(self) -> None:
+        """Close the connections that are idle. The client may be used again; it then connects anew."""
+        self.database.close()
+
+    def __enter__(self) -> TaskQ:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"TaskQ({self.database.config.target}, schema={self.database.config.schema!r})"
+
+    def _call(self, call: Callable[[Executor], _T], deadline: Deadline, *, repeatable: bool) -> _T:
+        """Run *call* on a connection of our own; a *repeatable* one also after its outcome became unknown."""
+
+        def attempt() -> _T:
+            with self.database.client_pool.session(deadline) as session:
+                return call(session)
+
+        def may_repeat(error: BaseException) -> bool:
+            if isinstance(error, OutcomeUnknown) and not repeatable:
+                return False
+            return isinstance(error, DatabaseUnavailable) and is_transient(error)
+
+        return repeat_until(deadline, attempt, when=may_repeat)
+
+
+def _interrupted(
+    error: TaskQError, batch: Batch, results: Sequence[EnqueueResult | None], *, in_transaction: bool
+) -> TaskQError:
+    """Return the error of a bulk call: *error* itself, about the whole input, when no job is in."""
+    if isinstance(error, InvalidInput) and error.ordinal is not None:
+        error.ordinal = batch.ordinals[error.ordinal]
+    job_ids = [None if result is None else result.job_id for result in results]
+    uncertain = batch.ordinals if isinstance(error, OutcomeUnknown) else ()
+    sent = sum(job_id is not None for job_id in job_ids)
+    if in_transaction or not sent:
+        return error
+    return EnqueueInterrupted(
+        f"{sent} of {len(results)} jobs are in, then: {error}", job_ids=job_ids, uncertain=uncertain
+    )

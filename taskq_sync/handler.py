@@ -1,0 +1,190 @@
+"""A task's function: what its parameters say about the payload, and how it is called with one.
+
+A payload is a JSON object. Usually its members are the keyword arguments of the function; when the function
+takes just one parameter that is an attrs class, a dataclass or a TypedDict, the payload is that object
+itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from typing import Any, cast
+
+from attrs import frozen
+
+from taskq_sync import codec, jsontext
+from taskq_sync.context import JobContext
+from taskq_sync.errors import ConfigError, PayloadError
+from taskq_sync.model import JsonValue
+
+MAX_PAYLOAD_BYTES = 65536
+
+_CALLABLE_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
+@frozen
+class _Shape:
+    """The resolved types: of each parameter, of `**kwargs` if there are any, and which one is the whole
+    payload."""
+
+    types: Mapping[str, object]
+    rest: object | None
+    whole: str | None
+
+
+class Handler:
+    """A function that handles jobs.
+
+    Types are looked up at the first use, not at decoration: they may be defined later in the module.
+    """
+
+    def __init__(self, function: Callable[..., object], task: str) -> None:
+        """Take the function of the task named *task*.
+
+        Raises `ConfigError` for a function that cannot be called by keywords.
+        """
+        if inspect.iscoroutinefunction(function):
+            raise ConfigError(
+                f"task {task!r} is a coroutine function", hint="taskq_sync runs plain functions"
+            )
+        self.function = function
+        self._task = task
+        parameters = list(inspect.signature(function).parameters.values())
+        self.wants_context = bool(parameters) and _is_context(parameters[0])
+        self._parameters = parameters[1:] if self.wants_context else parameters
+        self._signature = inspect.Signature(self._parameters)
+        self._check_kinds()
+        self._shape: _Shape | None = None
+
+    def _check_kinds(self) -> None:
+        for each in self._parameters:
+            if each.kind not in (*_CALLABLE_BY_NAME, Parameter.VAR_KEYWORD):
+                raise ConfigError(
+                    f"task {self._task!r} cannot be called with {each} by name",
+                    hint="use parameters that may be given as keywords",
+                )
+
+    def dump(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+        """Return the payload for a call with these arguments, as JSON text.
+
+        It is read back at once. Raises `PayloadError`, with the path, when the arguments do not fit the
+        function, cannot be stored, would come back changed, or are larger than 64 KiB.
+        """
+        shape = self.shape()
+        given = self._bind(args, kwargs)
+        plain: object = {
+            name: codec.to_plain(value, shape.types.get(name, shape.rest), self._path(name))
+            for name, value in given.items()
+        }
+        if shape.whole is not None:
+            plain = cast("dict[str, object]", plain)[shape.whole]
+        text = jsontext.write(plain, f"the payload of {self._task}")
+        self._check_size(text)
+        self._check_round_trip(given, text)
+        return text
+
+    def load(self, payload: JsonValue) -> dict[str, Any]:
+        """Return the keyword arguments that a payload stands for. Raises `PayloadError` when it does not
+        fit."""
+        shape = self.shape()
+        if not isinstance(payload, dict):
+            raise PayloadError(f"the payload of {self._task} is no object")
+        if shape.whole is not None:
+            return {shape.whole: codec.structure(payload, shape.types[shape.whole], "$")}
+        self._check_names(payload, shape)
+        return {
+            name: codec.structure(value, shape.types.get(name, shape.rest), self._path(name))
+            for name, value in payload.items()
+        }
+
+    def call(self, ctx: JobContext, kwargs: Mapping[str, Any]) -> object:
+        """Call the function, with the context first where it is wanted."""
+        return self.function(ctx, **kwargs) if self.wants_context else self.function(**kwargs)
+
+    def shape(self) -> _Shape:
+        """Return the resolved types; raises `ConfigError` for one that is unknown or has no form in JSON."""
+        # Threads that come first at the same time may all do it; the result is the same.
+        if self._shape is None:
+            self._shape = self._resolve()
+        return self._shape
+
+    def _resolve(self) -> _Shape:
+        hints = self._hints()
+        types: dict[str, object] = {}
+        rest: object | None = None
+        for each in self._parameters:
+            declared = hints.get(each.name, Any)
+            codec.check_type(declared, f"parameter {each.name!r} of task {self._task!r}")
+            if each.kind is Parameter.VAR_KEYWORD:
+                rest = declared
+            else:
+                types[each.name] = declared
+        [single] = types if len(types) == 1 and rest is None else [None]
+        whole = single if single is not None and codec.is_record(types[single]) else None
+        return _Shape(types, rest, whole)
+
+    def _hints(self) -> dict[str, object]:
+        function = inspect.unwrap(self.function)
+        # The context is often imported for type checkers only.
+        names = {JobContext.__name__: JobContext}
+        try:
+            return typing.get_type_hints(function, localns=names, include_extras=True)
+        except Exception as error:
+            raise ConfigError(
+                f"the types of task {self._task!r} cannot be resolved: {error}",
+                hint="import them outside `if TYPE_CHECKING:`",
+            ) from error
+
+    def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        try:
+            bound = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise PayloadError(f"{self._task} cannot be called so: {error}") from None
+        rest = self._parameters[-1:] if self._parameters else []
+        if rest and rest[0].kind is Parameter.VAR_KEYWORD:
+            bound |= bound.pop(rest[0].name, {})
+        return bound
+
+    def _path(self, name: str) -> str:
+        whole = self.shape().whole
+        return "$" if whole is not None else "$" + jsontext.member(name)
+
+    def _check_size(self, text: str) -> None:
+        size = len(text.encode())
+        if size > MAX_PAYLOAD_BYTES:
+            raise PayloadError(
+                f"the payload of {self._task} has {size} bytes, the cap is {MAX_PAYLOAD_BYTES}",
+                hint="store it elsewhere and pass a reference",
+            )
+
+    def _check_round_trip(self, given: Mapping[str, object], text: str) -> None:
+        restored = self.load(codec.from_json(text))
+        for name, value in given.items():
+            where = codec.find_difference(value, restored[name], self._path(name))
+            if where is not None:
+                raise PayloadError(
+                    f"the payload of {self._task} would come back changed at {where}",
+                    path=where,
+                    hint="declare the type of the parameter, or pass what it declares",
+                )
+
+    def _check_names(self, payload: Mapping[str, object], shape: _Shape) -> None:
+        for name in payload:
+            if name not in shape.types and shape.rest is None:
+                raise PayloadError(f"{self._task} has no parameter {name!r}", path=self._path(name))
+        for each in self._parameters:
+            required = each.default is Parameter.empty and each.kind in _CALLABLE_BY_NAME
+            if required and each.name not in payload:
+                raise PayloadError(f"{self._task} needs {each.name!r}", path=self._path(each.name))
+
+
+def _is_context(first: Parameter) -> bool:
+    declared = first.annotation
+    if isinstance(declared, str):  # from __future__ import annotations
+        return declared.rpartition(".")[2] == JobContext.__name__
+    if declared is Parameter.empty:
+        return first.name == "ctx"
+    return isinstance(declared, type) and issubclass(declared, JobContext)

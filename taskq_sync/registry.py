@@ -1,0 +1,208 @@
+"""Tasks: functions under a stable name, with the options of their jobs.
+
+The registry is what a worker looks names up in; `taskq_sync.task` makes the entries.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from attrs import field, frozen
+
+from taskq_sync.clock import as_duration
+from taskq_sync.context import JobContext
+from taskq_sync.errors import ConfigError, UnknownTask
+from taskq_sync.handler import Handler
+from taskq_sync.model import JsonValue
+from taskq_sync.options import JobOptions, check_name
+
+DEFAULT_QUEUE = "default"
+DEFAULT_PAYLOAD_GRACE = timedelta(minutes=10)
+
+RetryAfter = float | timedelta | Callable[[BaseException], float | timedelta | None]
+"""A pause in seconds or as timedelta, or what computes one from the exception (None: the job's own
+backoff)."""
+
+ExceptionTypes = type[BaseException] | Sequence[type[BaseException]]
+
+
+def _types(value: ExceptionTypes | None) -> tuple[type[BaseException], ...] | None:
+    if value is None:
+        return None
+    return (value,) if isinstance(value, type) else tuple(value)
+
+
+def _some_types(value: ExceptionTypes) -> tuple[type[BaseException], ...]:
+    return _types(value) or ()
+
+
+def _grace(value: float | timedelta) -> timedelta:
+    return as_duration(value, "payload_grace")
+
+
+@frozen
+class FailurePolicy:
+    """What a task makes of an exception: whether to retry, and after which pause if not the job's own
+    backoff."""
+
+    retryable: bool
+    after: timedelta | None = None
+
+
+@frozen(kw_only=True)
+class TaskSpec:
+    """One task, as a worker needs it. Raises `ConfigError` or `InvalidInput` in the constructor."""
+
+    name: str = field()
+    """The stable name: jobs are stored under it, so it outlives renames of the function."""
+
+    handler: Handler = field(repr=False)
+    """The function."""
+
+    queue: str = field(default=DEFAULT_QUEUE)
+    """Where its jobs go."""
+
+    options: JobOptions = field(factory=JobOptions)
+    """The options of its jobs, where a call says nothing else."""
+
+    aliases: tuple[str, ...] = field(default=(), converter=tuple)
+    """Old names under which jobs may still be stored."""
+
+    result: str = field(default="store")
+    """`store`, or `discard`: a result that cannot be stored is then dropped and the job succeeds all the
+    same."""
+
+    retry_on: tuple[type[BaseException], ...] | None = field(default=None, converter=_types)
+    """If given, only these exceptions are worth another attempt; all others end the job as failed."""
+
+    give_up_on: tuple[type[BaseException], ...] = field(default=(), converter=_some_types)
+    """These exceptions end the job as failed, also when `retry_on` names them."""
+
+    retry_after: RetryAfter | None = None
+    """The pause before the next attempt after an exception, in place of the backoff."""
+
+    payload_grace: timedelta = field(default=DEFAULT_PAYLOAD_GRACE, converter=_grace)
+    """For how long after its creation a job with a payload that does not fit is left to newer workers."""
+
+    def __attrs_post_init__(self) -> None:
+        for name in (self.name, *self.aliases):
+            check_name(name, "the name of a task")
+        check_name(self.queue, f"the queue of task {self.name!r}")
+        if self.result not in ("store", "discard"):
+            raise ConfigError(f"result of task {self.name!r} must be store or discard, it is {self.result!r}")
+        for kind in (*(self.retry_on or ()), *self.give_up_on):
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise ConfigError(f"task {self.name!r} lists {kind!r}, which is no exception class")
+        if self.retry_after is not None and not callable(self.retry_after):
+            as_duration(self.retry_after, f"retry_after of task {self.name!r}")
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether the function takes a `JobContext` first."""
+        return self.handler.wants_context
+
+    def structure(self, payload: JsonValue) -> dict[str, Any]:
+        """Return the keyword arguments for a payload; raises `PayloadError` when it does not fit."""
+        return self.handler.load(payload)
+
+    def call(self, ctx: JobContext, kwargs: Mapping[str, Any]) -> object:
+        """Run the function."""
+        return self.handler.call(ctx, kwargs)
+
+    def policy(self, error: BaseException) -> FailurePolicy:
+        """Return what to do after the function raised *error*. A `retry_after` that itself raises is
+        ignored."""
+        if isinstance(error, self.give_up_on):
+            return FailurePolicy(retryable=False)
+        if self.retry_on is not None and not isinstance(error, self.retry_on):
+            return FailurePolicy(retryable=False)
+        try:
+            after = self.retry_after(error) if callable(self.retry_after) else self.retry_after
+            pause = None if after is None else as_duration(after, "retry_after")
+        except Exception:
+            pause = None
+        return FailurePolicy(retryable=True, after=pause)
+
+
+class Registry:
+    """The tasks of a program, by name and alias. May be used by threads."""
+
+    def __init__(self) -> None:
+        """Start without tasks."""
+        self._lock = Lock()  # held for look-ups of several names only, never while running code of the user's
+        self._by_name: dict[str, TaskSpec] = {}
+
+    def add(self, spec: TaskSpec) -> None:
+        """Add a task.
+
+        Raises `ConfigError` when another function has one of its names. The same function again (a module
+        that was reloaded) replaces itself.
+        """
+        with self._lock:
+            for name in (spec.name, *spec.aliases):
+                other = self._by_name.get(name)
+                if other is not None and _place(other) != _place(spec):
+                    raise ConfigError(
+                        f"the name {name!r} is taken by {_place(other)}, so {_place(spec)} cannot have it"
+                    )
+            for name in (spec.name, *spec.aliases):
+                self._by_name[name] = spec
+
+    def find(self, name: str) -> TaskSpec | None:
+        """Return the task of that name or alias, or None."""
+        return self._by_name.get(name)
+
+    def get(self, name: str) -> TaskSpec:
+        """Return the task of that name or alias; raises `UnknownTask`, which lists what there is."""
+        spec = self.find(name)
+        if spec is None:
+            known = ", ".join(each.name for each in self) or "none"
+            raise UnknownTask(f"there is no task {name!r}", hint=f"import its module; known are: {known}")
+        return spec
+
+    def check(self) -> None:
+        """Resolve the types of all tasks; raises `ConfigError` for the first that cannot be restored from
+        JSON."""
+        for spec in self:
+            spec.handler.shape()
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues of the tasks, sorted."""
+        return tuple(sorted({spec.queue for spec in self}))
+
+    def __iter__(self) -> Iterator[TaskSpec]:
+        """Return the tasks in the order of their names, each once."""
+        with self._lock:
+            specs = {spec.name: spec for spec in self._by_name.values()}
+        return iter([specs[name] for name in sorted(specs)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+
+def default_name(function: Callable[..., object]) -> str:
+    """Return the name of a task that was given none: module and function.
+
+    For a function of the script that is running, `__main__` is replaced by what a worker imports it as.
+    """
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path = getattr(main, "__file__", None)
+        module = spec.name.removesuffix(".__main__") if spec else Path(path).stem if path else module
+    return f"{module}.{function.__qualname__}"
+
+
+def _place(spec: TaskSpec) -> str:
+    function = spec.handler.function
+    return f"{function.__module__}.{function.__qualname__}"

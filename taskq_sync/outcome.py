@@ -13,7 +13,6 @@ code deep inside a handler can end the attempt.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TypeVar
 
 import attrs
 from attrs import field, frozen
@@ -23,8 +22,6 @@ from taskq_sync.errors import InvalidInput
 
 MIN_SNOOZE = timedelta(seconds=0.1)
 
-_OutcomeType = TypeVar("_OutcomeType", bound="Outcome")
-
 
 class Outcome(Exception):
     """The base of the five ways to end an attempt."""
@@ -32,17 +29,20 @@ class Outcome(Exception):
     def __str__(self) -> str:
         return repr(self)
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _values(other) == _values(self)
+
     # Equal outcomes must hash alike, and the fields may hold lists and dicts.
     def __hash__(self) -> int:
         return hash(type(self))
 
+    # An exception pickles by its positional arguments and would lose the others.
     def __reduce__(self) -> tuple[object, ...]:
-        fields = attrs.fields(type(self))  # type: ignore[arg-type]  # every subclass is an attrs class
-        return _rebuild, (type(self), tuple(getattr(self, each.name) for each in fields))
+        return type(self), _values(self)
 
 
-def _rebuild(kind: type[_OutcomeType], values: tuple[object, ...]) -> _OutcomeType:
-    return kind(*values)
+def _values(outcome: Outcome) -> tuple[object, ...]:
+    return attrs.astuple(outcome, recurse=False)  # type: ignore[arg-type]  # every subclass is an attrs class
 
 
 def _delay(value: float | timedelta) -> timedelta:
@@ -53,7 +53,7 @@ def _after(value: float | timedelta | None) -> timedelta | None:
     return None if value is None else as_duration(value, "after")
 
 
-@frozen(auto_exc=False)
+@frozen(auto_exc=False, eq=False)
 class Complete(Outcome):
     """The job is done: it ends as succeeded.
 
@@ -65,7 +65,7 @@ class Complete(Outcome):
     followups: tuple[object, ...] = field(default=(), converter=tuple)
 
 
-@frozen(auto_exc=False)
+@frozen(auto_exc=False, eq=False)
 class Snooze(Outcome):
     """Run the job again after `delay` (seconds or timedelta, at least 0.1 s), without cost to its budget.
 
@@ -82,14 +82,14 @@ class Snooze(Outcome):
             raise InvalidInput(f"a snooze lasts at least 0.1 s, not {value.total_seconds()} s")
 
 
-@frozen(auto_exc=False)
+@frozen(auto_exc=False, eq=False)
 class Cancel(Outcome):
     """End the job as cancelled; it is not run again. `reason` is kept in the history."""
 
     reason: str | None = None
 
 
-@frozen(auto_exc=False)
+@frozen(auto_exc=False, eq=False)
 class Retry(Outcome):
     """The attempt failed: run the job again, or end it as failed when its budget is used up.
 
@@ -102,7 +102,7 @@ class Retry(Outcome):
     progress: object = None
 
 
-@frozen(auto_exc=False)
+@frozen(auto_exc=False, eq=False)
 class NonRetryable(Outcome):
     """The job cannot succeed, however often it is run: it ends as failed, with `error` as the reason."""
 

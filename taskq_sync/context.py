@@ -68,7 +68,10 @@ class JobContext(ABC):
     @property
     @abstractmethod
     def should_stop(self) -> bool:
-        """Whether the handler should come to an end: the worker stops, or `cancelled`. Never blocks."""
+        """Whether the handler should come to an end. Never blocks.
+
+        True when the worker is stopping and no longer waits, when the time limit has passed, and when `cancelled`.
+        """
 
     @property
     @abstractmethod
@@ -77,7 +80,12 @@ class JobContext(ABC):
 
     @abstractmethod
     def raise_if_cancelled(self) -> None:
-        """Raise `JobCancelled` if somebody cancelled the job, `LeaseLost` if its lease is in doubt."""
+        """Raise what `should_stop` means, if it is true.
+
+        `JobCancelled`: somebody cancelled the job, or the worker is stopping and no longer waits (the job is then
+        run again, without cost to its budget). `LeaseLost`: its lease is in doubt. `JobTimeout`: its time limit
+        has passed.
+        """
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[JobTransaction]:

@@ -45,6 +45,10 @@ def _grace(value: float | timedelta) -> timedelta:
     return as_duration(value, "payload_grace")
 
 
+def _limit(value: float | timedelta | None) -> timedelta | None:
+    return None if value is None else as_duration(value, "timeout")
+
+
 @frozen
 class FailurePolicy:
     """What a task makes of an exception: whether to retry, and after which pause if not the job's own
@@ -77,6 +81,9 @@ class TaskSpec:
     """`store`, or `discard`: a result that cannot be stored is then dropped and the job succeeds all the
     same."""
 
+    timeout: timedelta | None = field(default=None, converter=_limit)
+    """How long one attempt may take; then its context says `should_stop`. None means no limit."""
+
     retry_on: tuple[type[BaseException], ...] | None = field(default=None, converter=_types)
     """If given, only these exceptions are worth another attempt; all others end the job as failed."""
 
@@ -98,6 +105,8 @@ class TaskSpec:
         for kind in (*(self.retry_on or ()), *self.give_up_on):
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise ConfigError(f"task {self.name!r} lists {kind!r}, which is no exception class")
+        if self.timeout == timedelta(0):
+            raise ConfigError(f"timeout of task {self.name!r} must be longer than 0 s")
         if self.retry_after is not None and not callable(self.retry_after):
             as_duration(self.retry_after, f"retry_after of task {self.name!r}")
 

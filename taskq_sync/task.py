@@ -55,6 +55,7 @@ class TaskValues(OptionValues, total=False):
     queue: str
     aliases: Sequence[str]
     result: Literal["store", "discard"]
+    timeout: float | timedelta | None
     retry_on: ExceptionTypes | None
     give_up_on: ExceptionTypes
     retry_after: RetryAfter | None

@@ -59,9 +59,13 @@ class LiveAttempt:
     ====================  ==========================================  ==========================
     field                 writer                                      reader
     ====================  ==========================================  ==========================
-    deadline, beat_at     the claimer, then the heartbeat             its handler, the heartbeat
+    deadline              the claimer, then the heartbeat             its handler, the heartbeat
+    beat_at               the claimer, the heartbeat, its handler     the heartbeat
     cancel_requested      the heartbeat                               its handler
     lost                  the heartbeat, its own transaction          its handler, its slot
+    commit_unknown        its own transaction                         its slot, the settler
+    transaction_used      its own transaction                         its own transaction
+    given_up              the main thread, while stopping             its slot
     doubt_told            the heartbeat                               the heartbeat
     stage                 whoever took it: its slot, or the claimer   the heartbeat
     started_at            its slot                                    its handler
@@ -77,16 +81,19 @@ class LiveAttempt:
         "beat_every",
         "cancel_requested",
         "checkpoint",
+        "commit_unknown",
         "deadline",
         "doubt_told",
         "fence",
         "flush",
+        "given_up",
         "job",
         "lease",
         "lost",
         "stage",
         "started_at",
         "stored_checkpoint",
+        "transaction_used",
     )
 
     def __init__(self, job: ClaimedJob, *, sent_at: float, beat: float | None = None) -> None:
@@ -99,6 +106,9 @@ class LiveAttempt:
         self.started_at = 0.0
         self.cancel_requested = False
         self.lost = False
+        self.commit_unknown = False
+        self.transaction_used = False
+        self.given_up = False
         self.checkpoint: str | None = None
         self.stored_checkpoint: str | None = None
         self.flush: Event | None = None

@@ -78,12 +78,20 @@ class JobEnded(WorkerEvent):
     """The job's attempt is over for the slot.
 
     *verdict* is what will be asked of the database, None where the handler's own transaction has completed
-    the job; *error* is what the handler raised, None for an outcome.
+    the job.
     """
 
     job: ClaimedJob
     verdict: Verdict | None
     seconds: float
+
+
+@frozen(kw_only=True)
+class JobFailed(WorkerEvent):
+    """The handler failed: it raised *error*, or (None) said so by its outcome. Comes before `JobEnded`."""
+
+    job: ClaimedJob
+    text: str
     error: BaseException | None = field(default=None, repr=False)
 
 
@@ -150,6 +158,14 @@ class Housekept(WorkerEvent):
 
     chore: str
     count: int
+
+
+@frozen(kw_only=True)
+class ChoreFailing(WorkerEvent):
+    """A chore of housekeeping has failed twice in a row; with *error* None it works again."""
+
+    chore: str
+    error: str | None
 
 
 @frozen(kw_only=True)

@@ -73,6 +73,10 @@ class Lifecycle:
         """Whether new work may be taken."""
         return self._state is State.RUNNING
 
+    def ails(self, part: str) -> bool:
+        """Whether *part* cannot reach the database."""
+        return part in self._ailing
+
     @property
     def stopping(self) -> bool:
         """Whether the way to the end has begun."""

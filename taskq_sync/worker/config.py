@@ -1,0 +1,144 @@
+"""The options of a worker: meaning, unit and default of each; checked when they are given."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from taskq_sync.clock import as_duration
+from taskq_sync.errors import ConfigError, InvalidInput
+from taskq_sync.options import MAX_LEASE, MIN_LEASE, check_name, check_text
+
+#: The lease of a job that was enqueued without one, in seconds; what a configured beat is compared with.
+DEFAULT_LEASE = 60.0
+
+MAX_SLOTS = 1000
+MAX_QUEUES = 100
+MAX_WORKER_ID_BYTES = 255
+
+_HOST_LENGTH = 24
+
+
+def new_worker_id() -> str:
+    """Return an identity for one start of one process: `host-pid-random`.
+
+    No two starts share it, not even on one host with one pid, so nothing is taken for its own forerunner.
+    """
+    host = socket.gethostname().partition(".")[0][:_HOST_LENGTH] or "host"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _names(value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise ConfigError(f"queues must be a list of names, it is the text {value!r}")
+    return tuple(dict.fromkeys(value))
+
+
+def _seconds(value: float | timedelta) -> float:
+    """Return a duration in seconds. What is none is left to the validator, which knows its name."""
+    try:
+        return as_duration(value, "").total_seconds()
+    except InvalidInput:
+        return value  # type: ignore[return-value]
+
+
+def _seconds_or_none(value: float | timedelta | None) -> float | None:
+    return None if value is None else _seconds(value)
+
+
+def _whole(low: int, high: int = 2**31 - 1) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ConfigError(f"{attribute.name} must be a whole number, {low} to {high}, it is {value!r}")
+
+    return check
+
+
+def _lasting(low: float) -> Callable[[object, attrs.Attribute[Any], float | None], None]:
+    def check(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
+        if value is not None and as_duration(value, attribute.name).total_seconds() < low:
+            raise ConfigError(f"{attribute.name} must be at least {low:g} s, it is {value:g} s")
+
+    return check
+
+
+@frozen(kw_only=True)
+class WorkerConfig:
+    """The options of one worker. Durations are seconds or timedelta and are kept in seconds.
+
+    Raises `ConfigError` or `InvalidInput` for what cannot be.
+    """
+
+    queues: tuple[str, ...] = field(converter=_names)
+    """The queues to serve, 1 to 100. Their order rotates from claim to claim, so none starves another."""
+
+    worker_id: str = field(factory=new_worker_id)
+    """Who this is, in the history of jobs and among the workers; must differ for each start of a process."""
+
+    slots: int = field(default=8, validator=_whole(1, MAX_SLOTS))
+    """How many jobs run at a time, each in a thread of its own."""
+
+    lease: float | None = field(default=None, converter=_seconds_or_none, validator=_lasting(0.0))
+    """Seconds without a beat after which a job is given to somebody else; None = as it was enqueued."""
+
+    beat: float | None = field(default=None, converter=_seconds_or_none, validator=_lasting(0.01))
+    """Seconds between two beats; None = a third of the shortest lease held, at most 30 s. Must be less than
+    half of the lease; for a job whose lease is too short for it, a third of that lease counts."""
+
+    poll_interval: float | None = field(default=None, converter=_seconds_or_none, validator=_lasting(0.01))
+    """Seconds between two looks of an idle worker; None = 5 s, or 1 s where no notifications arrive."""
+
+    soft_stop_timeout: float | None = field(default=None, converter=_seconds_or_none, validator=_lasting(0.0))
+    """Seconds that a stopping worker waits for its handlers; None = for ever. Set it below the time after
+    which the platform kills the process."""
+
+    take_back_every: float = field(default=5.0, converter=_seconds, validator=_lasting(0.01))
+    """Seconds between two looks for attempts of any worker whose lease has run out."""
+
+    prune_every: float = field(default=60.0, converter=_seconds, validator=_lasting(0.01))
+    """Seconds between two looks for jobs past their retention, and for jobs past their time to live."""
+
+    announce_every: float = field(default=30.0, converter=_seconds, validator=_lasting(0.01))
+    """Seconds between two signs of presence, which also fetch requests to stop."""
+
+    transactions: int = field(default=4, validator=_whole(1))
+    """The most handlers that can be inside `ctx.transaction()` at a time: the connections kept for that."""
+
+    burst: bool = False
+    """Run what is due, then end, instead of waiting for more."""
+
+    max_jobs: int | None = field(default=None, validator=_whole(1))
+    """End after so many jobs; None = no such limit."""
+
+    max_seconds: float | None = field(default=None, converter=_seconds_or_none, validator=_lasting(0.01))
+    """Begin to stop after so many seconds; None = no such limit."""
+
+    def __attrs_post_init__(self) -> None:
+        self._check_names()
+        if (
+            self.lease is not None
+            and not MIN_LEASE.total_seconds() <= self.lease <= MAX_LEASE.total_seconds()
+        ):
+            raise ConfigError(f"lease must be {MIN_LEASE} to {MAX_LEASE}, it is {self.lease:g} s")
+        lease = DEFAULT_LEASE if self.lease is None else self.lease
+        if self.beat is not None and self.beat >= lease / 2:
+            raise ConfigError(
+                f"a beat of {self.beat:g} s is too slow for a lease of {lease:g} s",
+                hint="make it less than half of the lease: one that is late must not cost the job",
+            )
+
+    def _check_names(self) -> None:
+        check_text(self.worker_id, "worker_id", MAX_WORKER_ID_BYTES)
+        if not 1 <= len(self.queues) <= MAX_QUEUES:
+            raise ConfigError(f"a worker serves 1 to {MAX_QUEUES} queues, not {len(self.queues)}")
+        for queue in self.queues:
+            check_name(queue, "queue")

@@ -1,0 +1,130 @@
+"""The runner: one attempt, from its payload to its verdict.
+
+Whatever a handler does (return nonsense, raise `SystemExit`, raise an exception that breaks whoever looks at
+it), a verdict comes out, and the slot goes on with the next job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from taskq_sync import codec
+from taskq_sync.clock import Deadline, monotonic
+from taskq_sync.errors import PayloadError
+from taskq_sync.model import ClaimedJob, Verdict
+from taskq_sync.outcome import Outcome
+from taskq_sync.registry import Registry, TaskSpec
+from taskq_sync.worker import verdicts
+from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
+from taskq_sync.worker.context import WorkerContext
+from taskq_sync.worker.events import Events, JobEnded, JobFailed, JobStarted
+from taskq_sync.worker.failures import describe, headline
+from taskq_sync.worker.lifecycle import Lifecycle
+from taskq_sync.worker.pauses import Pauses
+from taskq_sync.worker.transaction import Transactions
+
+_NO_LIMIT = Deadline.never()
+
+
+class Runner:
+    """Runs attempts in whatever thread calls it. Holds no state, so all slots share one."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        attempts: Attempts,
+        settle: Callable[[LiveAttempt, Verdict], None],
+        transactions: Transactions,
+        pauses: Pauses,
+        lifecycle: Lifecycle,
+        events: Events,
+    ) -> None:
+        """*settle* takes each verdict; it must not block."""
+        self._registry = registry
+        self._attempts = attempts
+        self._settle = settle
+        self._transactions = transactions
+        self._pauses = pauses
+        self._lifecycle = lifecycle
+        self._events = events
+
+    def run(self, attempt: LiveAttempt) -> None:
+        """Run *attempt*, which the caller has taken, and hand its verdict over. Never raises."""
+        attempt.started_at = monotonic()
+        try:
+            verdict = self._judge(attempt)
+        except BaseException as error:  # the last border of the slot
+            verdict = Verdict.fail(attempt.job.job_id, attempt.fence, error=headline(error))
+        if attempt.given_up:  # the worker has released it already, and is about to leave
+            return
+        attempt.stage = Stage.ENDED
+        if verdict is None:
+            self._attempts.remove([attempt.fence])
+        else:
+            self._settle(attempt, verdict)
+        if self._events.wanted(JobEnded):
+            seconds = monotonic() - attempt.started_at
+            self._events.emit(JobEnded(job=attempt.job, verdict=verdict, seconds=seconds))
+
+    def amend(self, attempt: LiveAttempt, verdict: Verdict, reason: str) -> Verdict | None:
+        """Return another verdict for one that the database has rejected, or None."""
+        return verdicts.amended(self._registry.find(attempt.job.task), verdict, reason)
+
+    def _judge(self, attempt: LiveAttempt) -> Verdict | None:
+        """Return the verdict, None when the handler's own transaction has completed the job."""
+        job = attempt.job
+        if attempt.cancel_requested:
+            return verdicts.cancelled(job)
+        if self._lifecycle.stopping or job.queue in self._pauses.queues:
+            return verdicts.not_started(job)
+        spec = self._registry.find(job.task)
+        if spec is None:
+            return verdicts.of_unknown_task(job)
+        try:
+            arguments = spec.structure(codec.from_json(job.payload_json))
+        except PayloadError as error:
+            verdict = verdicts.of_invalid_payload(job, spec, error)
+            self._report_failure(job, verdict, None)
+            return verdict
+        return self._run_handler(attempt, spec, arguments)
+
+    def _run_handler(
+        self, attempt: LiveAttempt, spec: TaskSpec, arguments: Mapping[str, Any]
+    ) -> Verdict | None:
+        if self._events.wanted(JobStarted):
+            self._events.emit(JobStarted(job=attempt.job))
+        try:
+            verdict = verdicts.of_value(attempt, spec, spec.call(self._context(attempt, spec), arguments))
+        except Outcome as outcome:
+            verdict = verdicts.of_value(attempt, spec, outcome)
+            self._report_failure(attempt.job, verdict, None)
+        except BaseException as error:  # SystemExit and its like are the handler's failure, not the slot's
+            verdict = self._of_exception(attempt, spec, error)
+        else:
+            self._report_failure(attempt.job, verdict, None)
+        if attempt.commit_unknown:
+            return verdicts.of_unknown_commit(attempt.job)
+        return verdict if attempt.stage is Stage.RUNNING else None
+
+    def _of_exception(self, attempt: LiveAttempt, spec: TaskSpec, error: BaseException) -> Verdict:
+        giving_up = self._lifecycle.handlers_must_end
+        verdict = verdicts.of_exception(attempt, spec, error, describe(error), giving_up=giving_up)
+        self._report_failure(attempt.job, verdict, error)
+        return verdict
+
+    def _context(self, attempt: LiveAttempt, spec: TaskSpec) -> WorkerContext:
+        limit = spec.timeout
+        return WorkerContext(
+            attempt,
+            deadline=_NO_LIMIT if limit is None else Deadline.after(limit.total_seconds()),
+            attempts=self._attempts,
+            lifecycle=self._lifecycle,
+            transactions=self._transactions,
+        )
+
+    def _report_failure(self, job: ClaimedJob, verdict: Verdict, error: BaseException | None) -> None:
+        if verdict.verb == "fail" and self._events.wanted(JobFailed):
+            self._events.emit(JobFailed(job=job, text=json.loads(verdict.members["error"]), error=error))

@@ -1,0 +1,141 @@
+"""The slots: threads that run handlers, one job at a time each.
+
+Jobs are handed over one by one through a queue that all slots share, so a job behind a long one is started by
+whichever slot is free. Between two jobs a busy slot takes no lock that Python code could hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+
+from taskq_sync.worker.attempts import LiveAttempt
+from taskq_sync.worker.threads import Empty, Service, SimpleQueue
+
+
+class Mark(Enum):
+    """What travels in the queue besides attempts."""
+
+    REFILL = "refill"  # about half of what was claimed ahead is used up
+    END = "end"  # for one slot: nothing follows
+
+
+class Slot:
+    """One thread, and what it is doing. All fields are written by the thread and read by others.
+
+    Counters instead of a shared number: adding to one's own needs no lock.
+    """
+
+    __slots__ = ("attempt", "passed", "ran", "service")
+
+    def __init__(self) -> None:
+        self.attempt: LiveAttempt | None = None
+        self.ran = 0
+        self.passed = 0  # attempts that were in the queue but taken by somebody else
+        self.service: Service
+
+
+class Slots:
+    """*size* slots and the queue before them.
+
+    `run` is called in a slot with an attempt that nobody else has; it must not raise. `hungry` is called by
+    a slot that finds the queue empty, and when a refill is due: it must only set an event.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        name: Callable[[str], str],
+        run: Callable[[LiveAttempt], None],
+        hungry: Callable[[], None],
+        ended: Callable[[], None],
+        died: Callable[[str, BaseException], None],
+    ) -> None:
+        """*name* gives a thread its name; *ended* is called by each slot as its last act."""
+        self._run = run
+        self._hungry = hungry
+        self._ended = ended
+        self._queue: SimpleQueue[LiveAttempt | Mark] = SimpleQueue()
+        self._put = 0
+        self._slots = [Slot() for _ in range(size)]
+        for number, slot in enumerate(self._slots, start=1):
+            slot.service = Service(name(f"slot-{number}"), partial(self._serve, slot), died)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def start(self) -> None:
+        """Start the threads."""
+        for slot in self._slots:
+            slot.service.start()
+
+    def put(self, attempts: Sequence[LiveAttempt], *, refill_before: int = 0) -> None:
+        """Hand over *attempts*, in this order; for the claimer only.
+
+        When only the last *refill_before* of them are left, `hungry` is called.
+        """
+        mark_at = len(attempts) - refill_before if refill_before else -1
+        self._put += len(attempts)
+        put = self._queue.put
+        for position, attempt in enumerate(attempts):
+            if position == mark_at:
+                put(Mark.REFILL)
+            put(attempt)
+
+    def stop(self) -> None:
+        """Let each slot end after the job it runs and what is in the queue. Does not block."""
+        for _ in self._slots:
+            self._queue.put(Mark.END)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait up to *timeout* seconds for each thread; return whether all have ended."""
+        for slot in self._slots:
+            slot.service.join(timeout)
+        return self.ended
+
+    @property
+    def ran(self) -> int:
+        """How many attempts the slots have run since the start."""
+        return sum(slot.ran for slot in self._slots)
+
+    @property
+    def in_flight(self) -> int:
+        """How many attempts were put and are not done with; never too low. For the claimer only.
+
+        Below the number of slots, each further attempt finds one that is free.
+        """
+        return self._put - sum(slot.ran + slot.passed for slot in self._slots)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no thread runs."""
+        return not any(slot.service.alive for slot in self._slots)
+
+    def running(self) -> list[tuple[LiveAttempt, Callable[[], str]]]:
+        """Return the attempts that are being run, each with a way to ask where its thread is."""
+        seen = [(slot.attempt, slot.service.stack) for slot in self._slots]
+        return [(attempt, stack) for attempt, stack in seen if attempt is not None]
+
+    def _serve(self, slot: Slot) -> None:
+        queue, run, hungry = self._queue, self._run, self._hungry
+        while True:
+            try:
+                entry = queue.get_nowait()
+            except Empty:
+                hungry()
+                entry = queue.get()
+            if entry is Mark.REFILL:
+                hungry()
+            elif isinstance(entry, Mark):
+                break
+            elif entry.take():
+                slot.attempt = entry
+                run(entry)
+                slot.attempt = None
+                slot.ran += 1
+            else:
+                slot.passed += 1
+            del entry  # no slot keeps the last job alive while it waits for the next
+        self._ended()

@@ -1,0 +1,104 @@
+"""Sessions whose order is forced: one holds a lock, the other is seen waiting for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from kit.contract import Connection, Contract, Row
+from kit.waiting import eventually
+
+#: What a worker may ask for, with the properties that the verb needs.
+VERBS: dict[str, Row] = {
+    "complete": {},
+    "fail": {"retry_after": 0},
+    "snooze": {"delay": 0.1},
+    "release": {},
+    "cancel": {},
+}
+
+
+def settlement(*attempts: Row, verb: str) -> Row:
+    """Return the arguments of `settle` that end *attempts*, as claimed, by *verb*."""
+    elements = [
+        {"job_id": each["job_id"], "attempt_id": each["attempt_id"], "verb": verb, **VERBS[verb]}
+        for each in attempts
+    ]
+    return {"worker_id": "w", "settlements": Jsonb(elements)}
+
+
+def beat(*attempts: Row) -> Row:
+    """Return the arguments of a `heartbeat` for *attempts*, as claimed."""
+    return {
+        "worker_id": "w",
+        "job_ids": [each["job_id"] for each in attempts],
+        "attempt_ids": [each["attempt_id"] for each in attempts],
+    }
+
+
+def ids(rows: list[Row]) -> list[int]:
+    """Return the jobs of *rows*."""
+    return [row["job_id"] for row in rows]
+
+
+class Session(Contract):
+    """The functions of the schema through one session, with calls that may be left waiting for a lock."""
+
+    def __init__(self, conn: Connection, watcher: Connection, threads: ThreadPoolExecutor) -> None:
+        super().__init__(conn)
+        self._watcher = watcher
+        self._threads = threads
+
+    @property
+    def pid(self) -> int:
+        return self.conn.info.backend_pid
+
+    def waiting(self, function: str, *, behind: Session | None = None, **arguments: Any) -> Future[list[Row]]:
+        """Call *function* in a thread and return as soon as the session waits for a lock, of *behind* if given.
+
+        Fails at once if the call ends without having waited.
+        """
+        answer = self._threads.submit(lambda: getattr(self, function)(**arguments))
+
+        def blocked() -> bool:
+            assert not answer.done(), f"{function} did not wait for a lock: {answer.result()}"
+            row = self._watcher.execute(
+                "select wait_event_type = 'Lock', pg_blocking_pids(pid) from pg_stat_activity where pid = %s",
+                (self.pid,),
+            ).fetchone()
+            return row is not None and bool(row[0]) and (behind is None or behind.pid in row[1])
+
+        eventually(blocked, f"{function} waits for a lock")
+        return answer
+
+    def settle_one(self, attempt: Row, verb: str) -> Row:
+        """Settle one attempt by *verb* and return its answer."""
+        [answer] = self.settle(**settlement(attempt, verb=verb))
+        return answer
+
+    @contextmanager
+    def transaction(self, *, rolls_back: bool = False) -> Iterator[None]:
+        """Keep a transaction open within the block; it commits at its end, or rolls back."""
+        with self.conn.transaction(force_rollback=rolls_back):
+            yield
+
+    @contextmanager
+    def table_locked(self, table: str, mode: str) -> Iterator[None]:
+        """Stop every other session, within the block, before its next statement that needs a stronger lock."""
+        with self.transaction():
+            self.run(f"lock table taskq.{table} in {mode} mode")
+            yield
+
+    def row_locked_by_hand(self, table: str, job_id: int) -> None:
+        """Lock a row as somebody at a prompt would, until the transaction ends."""
+        assert self.rows(f"select id from taskq.{table} where id = %s for update", job_id) == [{"id": job_id}]
+
+    def ahead(self, **interval: int) -> Session:
+        """Let the clock of this session, and no other, go ahead; needs the fixture `clocks`."""
+        [(unit, amount)] = interval.items()
+        self.run("select set_config('tests.ahead', %s, false)", f"{amount} {unit}")
+        return self

@@ -1,0 +1,104 @@
+"""Claim against set_concurrency_limit: a raised limit reaches jobs on hold, a lowered one lets nothing new start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from races.sessions import Session, ids
+
+
+def claims(session: Session) -> list[int]:
+    return ids(session.claim(queues=["q"], worker_id="w", limit=10))
+
+
+@pytest.fixture
+def jobs(one: Session) -> list[int]:
+    return [one.new_job(concurrency_key="k") for _ in range(3)]
+
+
+def test_claim_under_an_open_raise_counts_the_old_limit_and_loses_nothing(
+    jobs: list[int], one: Session, impatient: Session
+) -> None:
+    with one.transaction():
+        one.set_concurrency_limit(key="k", max_running=3)
+        assert claims(impatient) == jobs[:1]
+
+    assert claims(impatient) == jobs[1:]
+
+
+def test_raise_that_commits_before_the_claim_that_holds(
+    jobs: list[int], one: Session, impatient: Session
+) -> None:
+    with one.transaction():
+        assert claims(one) == jobs[:1]
+        impatient.set_concurrency_limit(key="k", max_running=2)
+        assert claims(impatient) == []
+
+    assert claims(impatient) == jobs[1:2]
+
+
+def test_raise_that_comes_between_the_count_of_a_claim_and_its_hold(
+    jobs: list[int], one: Session, two: Session, three: Session
+) -> None:
+    with three.table_locked("ready", "share"):
+        answer = two.waiting("claim", behind=three, queues=["q"], worker_id="w", limit=10)
+        one.set_concurrency_limit(key="k", max_running=3)
+
+    assert ids(answer.result()) == jobs[:1]
+    assert claims(one) == jobs[1:]
+
+
+def test_raise_that_rolls_back_lets_nothing_start(jobs: list[int], one: Session, impatient: Session) -> None:
+    with one.transaction(rolls_back=True):
+        one.set_concurrency_limit(key="k", max_running=3)
+        assert claims(impatient) == jobs[:1]
+
+    assert claims(impatient) == []
+
+
+def test_claim_that_counted_before_a_lowered_limit_keeps_its_jobs(
+    jobs: list[int], one: Session, impatient: Session
+) -> None:
+    one.set_concurrency_limit(key="k", max_running=2)
+
+    with one.transaction():
+        assert claims(one) == jobs[:2]
+        impatient.set_concurrency_limit(key="k", max_running=0)
+
+    assert one.value("select count(*) from taskq.running") == 2
+    assert claims(impatient) == []
+
+
+def test_key_that_was_closed_while_a_claim_waits_starts_nothing_until_it_is_opened(
+    jobs: list[int], one: Session, two: Session, three: Session
+) -> None:
+    with three.table_locked("ready", "access exclusive"):
+        answer = two.waiting("claim", behind=three, queues=["q"], worker_id="w", limit=10)
+        # before its first look: signals are asked for first, which this table does not stop
+        three.set_concurrency_limit(key="k", max_running=0)
+
+    assert answer.result() == []
+    assert claims(one) == []
+    one.set_concurrency_limit(key="k", max_running=None)
+    assert claims(one) == jobs[:1]
+
+
+def test_two_limits_of_one_key_wait_for_each_other_and_the_last_counts(
+    jobs: list[int], one: Session, two: Session
+) -> None:
+    with one.transaction():
+        one.set_concurrency_limit(key="k", max_running=3)
+        answer = two.waiting("set_concurrency_limit", behind=one, key="k", max_running=2)
+
+    assert answer.result() == [{"key": "k", "max_running": 2}]
+    assert claims(one) == jobs[:2]
+
+
+def test_limit_of_another_key_does_not_wait(one: Session, open_session: Callable[..., Session]) -> None:
+    impatient = open_session(lock_timeout="100ms")
+
+    with one.transaction():
+        one.set_concurrency_limit(key="k", max_running=3)
+        assert impatient.set_concurrency_limit(key="other", max_running=2)[0]["max_running"] == 2

@@ -1,0 +1,161 @@
+"""A job on hold against cancel_job: neither the hold nor a cancel that rolls back leaves it stuck."""
+
+from __future__ import annotations
+
+import pytest
+
+from kit.contract import Row
+from races.sessions import Session, ids
+
+
+def claims(session: Session) -> list[int]:
+    return ids(session.claim(queues=["q"], worker_id="w", limit=10))
+
+
+@pytest.fixture
+def running(one: Session) -> Row:
+    """The attempt that fills the key."""
+    return one.new_attempt(concurrency_key="k")
+
+
+@pytest.fixture
+def held(running: Row, one: Session) -> list[int]:
+    """Two jobs on hold, the better one first."""
+    jobs = [one.new_job(concurrency_key="k"), one.new_job(concurrency_key="k")]
+    assert claims(one) == []
+    return jobs
+
+
+def test_cancel_that_waited_for_the_claim_that_puts_the_job_on_hold(
+    running: Row, one: Session, two: Session
+) -> None:
+    job_id, other = one.new_job(concurrency_key="k"), one.new_job(concurrency_key="k")
+
+    with one.transaction():
+        assert claims(one) == []
+        answer = two.waiting("cancel_job", behind=one, job_id=job_id)
+
+    assert answer.result()[0]["result"] == "cancelled"
+    one.settle_one(running, "complete")
+    assert claims(one) == [other]
+
+
+def test_cancel_that_waited_for_the_claim_that_brings_the_job_back(
+    running: Row, held: list[int], one: Session, two: Session
+) -> None:
+    one.settle_one(running, "complete")
+
+    with one.transaction():
+        assert claims(one) == held[:1]
+        answer = two.waiting("cancel_job", behind=one, job_id=held[0])
+
+    assert answer.result()[0]["result"] == "requested"
+
+
+def test_cancel_that_waited_for_a_return_that_rolled_back_ends_the_held_job(
+    running: Row, held: list[int], one: Session, two: Session
+) -> None:
+    one.settle_one(running, "complete")
+
+    with one.transaction(rolls_back=True):
+        assert claims(one) == held[:1]
+        answer = two.waiting("cancel_job", behind=one, job_id=held[0])
+
+    assert answer.result()[0]["result"] == "cancelled"
+    assert claims(one) == held[1:]
+
+
+def test_claim_passes_over_a_job_being_cancelled_and_does_not_hold_it(
+    running: Row, one: Session, impatient: Session
+) -> None:
+    job_id = one.new_job(concurrency_key="k")
+
+    with one.transaction(rolls_back=True):
+        one.cancel_job(job_id=job_id)
+        assert claims(impatient) == []
+
+    assert one.job(job_id)["hold"] is None
+
+
+def test_held_job_whose_cancel_rolls_back_comes_back(
+    running: Row, held: list[int], one: Session, impatient: Session
+) -> None:
+    one.cancel_job(job_id=held[1])
+
+    with one.transaction(rolls_back=True):
+        one.cancel_job(job_id=held[0])
+        impatient.settle_one(running, "complete")
+        assert claims(impatient) == []
+
+    assert claims(impatient) == held[:1]
+
+
+def test_better_held_job_whose_cancel_rolls_back_runs_after_the_other(
+    running: Row, held: list[int], one: Session, impatient: Session
+) -> None:
+    with one.transaction(rolls_back=True):
+        one.cancel_job(job_id=held[0])
+        impatient.settle_one(running, "complete")
+        [taken] = impatient.claim(queues=["q"], worker_id="w")
+        assert taken["job_id"] == held[1]
+
+    assert claims(impatient) == []
+    impatient.settle_one(taken, "complete")
+    assert claims(impatient) == held[:1]
+
+
+def test_all_held_jobs_locked_by_a_transaction_that_rolls_back_come_back(
+    running: Row, held: list[int], one: Session, impatient: Session
+) -> None:
+    with one.transaction(rolls_back=True):
+        for job_id in held:
+            one.row_locked_by_hand("ready", job_id)
+        impatient.settle_one(running, "complete")
+        assert claims(impatient) == []
+        assert claims(impatient) == []
+
+    [taken] = impatient.claim(queues=["q"], worker_id="w")
+    assert taken["job_id"] == held[0]
+    impatient.settle_one(taken, "complete")
+    assert claims(impatient) == held[1:]
+
+
+def test_held_job_of_one_queue_locked_while_another_queue_has_room(
+    running: Row, one: Session, impatient: Session
+) -> None:
+    locked, other = one.new_job(concurrency_key="k"), one.new_job(queue="other", concurrency_key="k")
+    assert one.claim(queues=["q", "other"], worker_id="w", limit=10) == []
+
+    with one.transaction(rolls_back=True):
+        one.row_locked_by_hand("ready", locked)
+        impatient.settle_one(running, "complete")
+        [taken] = impatient.claim(queues=["q", "other"], worker_id="w", limit=10)
+        assert taken["job_id"] == other
+
+    assert claims(impatient) == []
+    impatient.settle_one(taken, "complete")
+    assert claims(impatient) == [locked]
+
+
+def test_held_job_whose_cancel_commits_makes_way_for_the_next(
+    running: Row, held: list[int], one: Session, impatient: Session
+) -> None:
+    with one.transaction():
+        one.cancel_job(job_id=held[0])
+        impatient.settle_one(running, "complete")
+
+    assert claims(impatient) == held[1:]
+
+
+@pytest.mark.usefixtures("clocks")
+def test_held_job_whose_expiry_rolls_back_comes_back(running: Row, one: Session, two: Session) -> None:
+    job_id = one.new_job(concurrency_key="k", ttl="1 min")
+    assert claims(one) == []
+
+    with two.transaction(rolls_back=True):
+        two.ahead(hours=1)
+        assert two.expire_ttl() == [{"expire_ttl": 1}]
+        one.settle_one(running, "complete")
+        assert claims(one) == []
+
+    assert claims(one) == [job_id]

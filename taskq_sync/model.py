@@ -369,7 +369,8 @@ class TakenBack:
     attempt_id: int
     result: str
     status: str | None
-    outcome: str | None
+    """Where it landed: `queued`, `failed` or `cancelled`."""
+    scheduled_at: datetime | None
 
 
 @frozen(kw_only=True)

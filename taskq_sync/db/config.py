@@ -38,6 +38,7 @@ _LINK_DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
+_LONGEST = 86400
 _DRIVER_OF_SQLALCHEMY = re.compile(r"^(postgres(?:ql)?)\+\w+(?=://)")
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"", "0", "false", "no", "off"})
@@ -99,9 +100,10 @@ class DatabaseConfig:
         ours: dict[str, str] = {**_LINK_DEFAULTS, "client_encoding": "utf8", "application_name": name}
         if "application_name" not in given and "PGAPPNAME" in os.environ:
             del ours["application_name"]
-        if deadline.timeout is not None:
-            ours["connect_timeout"] = str(max(2, int(deadline.remaining / hosts)))
         merged = {**ours, **given, "client_encoding": "utf8"}
+        if deadline.timeout is not None:
+            wanted = int(given.get("connect_timeout") or 0) or _LONGEST
+            merged["connect_timeout"] = str(max(2, min(wanted, int(deadline.remaining / hosts))))
         return conninfo.make_conninfo("", **merged)
 
 

@@ -48,8 +48,27 @@ _UNDONE = frozenset(
     }
 )
 
-# The object is not there (yet), or not granted: a migration or a grant is missing.
-_SCHEMA = frozenset({"3F000", "42883", "42P01", "42703", "0A000"})
+# A pooler in transaction mode gave this session a server on which the statement was not prepared, or was.
+_NOT_POOLED = frozenset({"26000", "42P05"})
+
+# What the other errors mean, by the first two characters.
+_CLASSES: Mapping[str, type[TaskQError]] = {
+    "22": InvalidInput,  # data exception
+    "23": InvalidInput,  # integrity constraint violation
+    "54": InvalidInput,  # program limit exceeded: a value is too large for the server itself
+    "3F": SchemaError,  # no such schema
+    "42": SchemaError,  # no such function or column
+    "08": DatabaseUnavailable,  # connection
+    "25": DatabaseUnavailable,  # a read-only node, an ended transaction
+    "28": DatabaseUnavailable,  # login
+    "3D": DatabaseUnavailable,  # no such database
+    "40": DatabaseUnavailable,  # rolled back
+    "53": DatabaseUnavailable,  # out of resources
+    "55": DatabaseUnavailable,  # locked
+    "57": DatabaseUnavailable,  # cancelled, shutting down
+    "58": DatabaseUnavailable,  # system error
+    "XX": DatabaseUnavailable,  # internal error
+}
 
 # A refused login has no SQLSTATE in libpq, only words. In another language it is taken for a fault that
 # passes, and costs the caller the time to its deadline.
@@ -57,6 +76,15 @@ _REFUSED = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry|certificate"
     r'|(?:database|role) ".*" (?:does not exist|is not permitted)|does not support SSL'
 )
+
+_MIGRATE = "install or upgrade the schema with `taskq-sync migrate`"
+_SCHEMA_HINTS = {
+    "3F000": _MIGRATE,
+    "42883": _MIGRATE,
+    "42P01": _MIGRATE,
+    "42703": _MIGRATE,
+    "42501": "give the role its functions with `taskq-sync grant`",
+}
 
 _ORDINAL = re.compile(r"\bordinal (\d+)")
 
@@ -85,32 +113,26 @@ def contract_error(error: BaseException) -> TaskQError | None:
 
 
 def translate(error: psycopg.Error, what: str) -> TaskQError:
-    """Return the library's error for *error*, which came up while the library did *what* ("claim", "connect
-    to ...").
+    """Return the library's error for *error*, which came up while the library did *what* ("claim").
 
-    The caller raises it from *error*. An error that is neither of the contract nor about the link or the
-    schema becomes a `DatabaseUnavailable` too: nothing was done, and the message has the server's words.
+    The caller raises it from *error*. In all cases nothing was done, unless the link broke after sending: the
+    caller knows that and says `OutcomeUnknown` instead.
     """
     known = contract_error(error)
     if known is not None:
         return known
     state = sqlstate_of(error)
-    said = _first_line(error)
-    if state in _SCHEMA:
-        return SchemaError(
-            f"could not {what}: {said}",
-            hint="install or upgrade the schema with `taskq-sync migrate`",
-            sqlstate=state,
-        )
-    if state == "42501":
-        return SchemaError(
-            f"could not {what}: {said}",
-            hint="give the role its functions with `taskq-sync grant`",
-            sqlstate=state,
-        )
-    if isinstance(error, psycopg.ProgrammingError) and state is None:
-        return ConfigError(f"could not {what}: {said}")
-    return DatabaseUnavailable(f"could not {what}: {said}", sqlstate=state)
+    message = f"could not {what}: {_said_by(error)}"
+    if isinstance(error, psycopg.DataError) and state is None:  # NUL in a text
+        return InvalidInput(message)
+    if state is None:
+        refused = isinstance(error, psycopg.ProgrammingError)  # a conninfo or a parameter that cannot be sent
+        return ConfigError(message) if refused else DatabaseUnavailable(message)
+    if state in _NOT_POOLED:
+        hint = "a pooler in transaction mode stands between: set pooled=True or TASKQ_POOLED=1"
+        return ConfigError(message, hint=hint, sqlstate=state)
+    kind = _CLASSES.get(state[:2], BrokenInvariant)
+    return kind(message, hint=_SCHEMA_HINTS.get(state) if kind is SchemaError else None, sqlstate=state)
 
 
 def is_connection_fault(error: BaseException) -> bool:
@@ -136,6 +158,6 @@ def is_transient(error: BaseException) -> bool:
     return state[:2] in ("08", "53") or state in _SESSION_ENDED or state in _UNDONE
 
 
-def _first_line(error: BaseException) -> str:
+def _said_by(error: BaseException) -> str:
     diag = getattr(error, "diag", None)
     return getattr(diag, "message_primary", None) or str(error).strip().partition("\n")[0]

@@ -1,11 +1,11 @@
 """The connections of one process: a small pool for the client, and dedicated ones for the parts of a worker.
 
-The pool connects in the thread that asks, without threads of its own. So a wrong password is that caller's error at
-once instead of a timeout and a line in a log; nothing has to be stopped at exit; and it works where threads do
-not (uWSGI without `enable-threads`), under gevent, and in a child after a fork.
+The pool connects in the thread that asks, without threads of its own. So a wrong password is that caller's
+error at once instead of a timeout and a line in a log; nothing has to be stopped at exit; and it works
+where threads do not (uWSGI without `enable-threads`), under gevent, and in a child after a fork.
 
-A child must neither use nor close a socket of its parent. At fork every pool forgets its sessions; they are kept
-alive, unused, so that no finalizer says goodbye to the parent's server.
+A child must neither use nor close a socket of its parent. At fork every pool forgets its sessions; they are
+kept alive, unused, so that no finalizer says goodbye to the parent's server.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from taskq_sync.db.session import Session, open_session
 from taskq_sync.db.statements import Statements
 from taskq_sync.errors import ConfigError, DatabaseUnavailable
 
-# A session that nobody needed for so long is closed when the pool is next used: firewalls forget idle links, and
-# a name may by now stand for another host.
+# A session that nobody needed for so long is closed when the pool is next used: firewalls forget idle
+# links, and a name may by now stand for another host.
 MAX_IDLE = 300.0
 
 _pools: weakref.WeakSet[SessionPool] = weakref.WeakSet()
@@ -34,8 +34,8 @@ _inherited: list[object] = []
 class SessionPool:
     """At most *size* sessions, made when needed and kept for the next caller.
 
-    `_lock` guards `_idle`, `_count` and `_epoch`, and is never held while talking to a server. `_count` is the
-    number of sessions in use, being made or idle; whoever gives a place back notifies one waiter.
+    `_lock` guards `_idle`, `_count` and `_epoch`, and is never held while talking to a server. `_count` is
+    the number of sessions in use, being made or idle; whoever gives a place back notifies one waiter.
     """
 
     def __init__(self, config: DatabaseConfig, *, name: str, size: int) -> None:
@@ -50,6 +50,7 @@ class SessionPool:
         self._lock = threading.Lock()
         self._place_free = threading.Condition(self._lock)
         self._idle: list[tuple[float, Session]] = []  # since when, the latest last
+        self._at_exit = weakref.finalize(self, _close_all, self._idle, os.getpid())
         self._count = 0
         self._epoch = 0
 
@@ -70,7 +71,8 @@ class SessionPool:
     def close(self) -> None:
         """Close the idle sessions, and those in use when they come back. A later call connects anew."""
         with self._lock:
-            idle, self._idle = self._idle, []
+            idle = self._idle[:]
+            self._idle.clear()
             self._count -= len(idle)
             self._epoch += 1
             self._place_free.notify_all()
@@ -78,7 +80,9 @@ class SessionPool:
             session.close()
 
     def forget(self) -> None:
-        """Start anew in a child process, without touching what it inherited; its locks may be held for ever."""
+        """Start anew in a child process, without touching what it inherited; its locks may be held for
+        ever."""
+        self._at_exit.detach()
         _inherited.append((self._idle, self._lock, self._place_free))
         self._start_empty()
 
@@ -97,7 +101,8 @@ class SessionPool:
             raise
 
     def _reserve(self, deadline: Deadline) -> tuple[Session | None, list[Session], int]:
-        """Take an idle session, or (None) the place for a new one; and the sessions that were idle too long."""
+        """Take an idle session, or (None) the place for a new one; and the sessions that were idle too
+        long."""
         with self._lock:
             if not self._place_free.wait_for(self._has_place, deadline.timeout):
                 raise DatabaseUnavailable(
@@ -149,7 +154,8 @@ class Database:
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[Session]:
-        """Lend a session of the client's pool for calls that end within *timeout* seconds, the default if None.
+        """Lend a session of the client's pool for calls that end within *timeout* seconds, the default if
+        None.
 
         One attempt: a database that is down is `DatabaseUnavailable` at once.
         """
@@ -196,6 +202,12 @@ def _open(config: DatabaseConfig, name: str, deadline: Deadline, *, listening: b
     conninfo = config.conninfo(name, deadline, listening=listening)
     direct = listening or not config.pooled
     return open_session(conninfo, pooled=not direct, deadline=deadline, target=config.target)
+
+
+def _close_all(idle: list[tuple[float, Session]], owner: int) -> None:
+    if os.getpid() == owner:
+        for _, session in idle:
+            session.close()
 
 
 def _forget_all() -> None:

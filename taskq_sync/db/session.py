@@ -6,7 +6,8 @@ Direct or behind a pooler is decided here and nowhere else:
 - *pooled* (transaction mode): no state may stay in the session, so every statement is wrapped in a
   transaction of its own that says read committed, and nothing is prepared.
 
-Results come in the binary format, so `DateStyle`, `IntervalStyle` and `TimeZone` of the role cannot change them.
+Results come in the binary format, so `DateStyle`, `IntervalStyle` and `TimeZone` of the role cannot change
+them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from psycopg.pq import TransactionStatus
 from taskq_sync.clock import Deadline
 from taskq_sync.db.connections import Params, Row
 from taskq_sync.db.faults import is_connection_fault, sqlstate_of, translate
-from taskq_sync.errors import DatabaseUnavailable, OutcomeUnknown, TaskQError
+from taskq_sync.errors import DatabaseUnavailable, InvalidInput, OutcomeUnknown, TaskQError, WrongState
 
 _T = TypeVar("_T")
 
-# How long, after the deadline, a statement may take to answer that it was cancelled. Its answer is worth this: it
-# tells "nothing was done" from "unknown".
+# How long, after the deadline, a statement may take to answer that it was cancelled. Its answer is worth
+# this: it tells "nothing was done" from "unknown".
 CANCEL_GRACE = 1.0
 
 _READ_COMMITTED = b"set session characteristics as transaction isolation level read committed"
@@ -44,8 +45,8 @@ _NOT_RUN = frozenset({"25006", "57P03"})
 class BoundedConnection(psycopg.Connection[Row]):
     """A psycopg connection whose every wait for the server ends at `deadline`.
 
-    At the deadline the statement is cancelled; when no answer comes within `CANCEL_GRACE` either, the connection
-    is closed and the wait raises `psycopg.OperationalError`.
+    At the deadline the statement is cancelled; when no answer comes within `CANCEL_GRACE` either, the
+    connection is closed and the wait raises `psycopg.OperationalError`.
     """
 
     deadline: Deadline = Deadline.never()
@@ -119,9 +120,9 @@ class Session:
     def execute(self, sql: str, params: Params) -> list[Row]:
         """Run one statement of the contract and return its rows.
 
-        Raises the errors of the contract, `SchemaError`, and `DatabaseUnavailable` when nothing was done; after
-        that the session may be `closed`. Raises `OutcomeUnknown` when the link broke after the statement was sent
-        and it may have been committed. Blocks until the deadline of `within`.
+        Raises the errors of the contract, `SchemaError`, and `DatabaseUnavailable` when nothing was done;
+        after that the session may be `closed`. Raises `OutcomeUnknown` when the link broke after the
+        statement was sent and it may have been committed. Blocks until the deadline of `within`.
         """
         if self.closed:
             raise DatabaseUnavailable("the connection is closed")
@@ -132,10 +133,12 @@ class Session:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """Run the block in one transaction at read committed: committed at its end, rolled back by an exception.
+        """Run the block in one transaction at read committed: committed at its end, rolled back by an
+        exception.
 
-        Raises `OutcomeUnknown` when the link broke during COMMIT, `DatabaseUnavailable` when it broke at BEGIN.
-        Errors of the block pass unchanged.
+        Raises `OutcomeUnknown` when the link broke during COMMIT, `DatabaseUnavailable` when it broke
+        before, and `WrongState` when the block has swallowed an error that aborted the transaction. Errors
+        of the block pass unchanged.
         """
         connection = self.connection
         with self._faults("begin"):
@@ -145,6 +148,10 @@ class Session:
         except BaseException:
             self._roll_back()
             raise
+        if connection.info.transaction_status == TransactionStatus.INERROR:
+            # COMMIT would roll back, and say so only in a tag that psycopg does not look at.
+            self._roll_back()
+            raise WrongState("the transaction was aborted by an error inside it, and has been rolled back")
         with self._faults("commit", committing=True):
             connection.commit()
 
@@ -157,7 +164,8 @@ class Session:
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(pgconn.socket, selectors.EVENT_READ)
-                # The first read may take the server's last words, the second then meets the end of the stream.
+                # The first read may take the server's last words, the second then meets the end of the
+                # stream.
                 for _ in range(3):
                     if not selector.select(timeout=0):
                         return not self.closed
@@ -194,6 +202,8 @@ class Session:
             yield
         except psycopg.Error as error:
             raise self._meaning(error, what, committing) from error
+        except UnicodeEncodeError as error:  # a lone surrogate in a parameter; nothing was sent
+            raise InvalidInput(f"could not {what}: {error}") from error
 
     def _meaning(self, error: psycopg.Error, what: str, committing: bool) -> TaskQError:
         deadline = self.connection.deadline
@@ -214,8 +224,8 @@ class Session:
 def open_session(conninfo: str, *, pooled: bool, deadline: Deadline, target: str) -> Session:
     """Connect and set the session up.
 
-    Blocks until *deadline*, or as long as libpq needs to resolve the host. Raises `DatabaseUnavailable`; *target*
-    names the database in it.
+    Blocks until *deadline*, or as long as libpq needs to resolve the host. Raises `DatabaseUnavailable`;
+    *target* names the database in it.
     """
     try:
         connection = BoundedConnection.connect(

@@ -132,7 +132,7 @@ select key, max_running from taskq.set_concurrency_limit(
 """
 
 _TAKE_BACK = """
-select job_id, attempt_id, result, status, outcome
+select job_id, attempt_id, result, status, scheduled_at
 from taskq.take_back(p_limit => %(limit)s::pg_catalog.int4)
 """
 
@@ -152,7 +152,8 @@ _SCHEMA_VERSION = "select version, min_client from taskq.schema_version()"
 class Statements:
     """The statements for one schema, one attribute for each function of the contract.
 
-    `channel` is the name of the notification channel of the schema, `listen` the statement that listens to it.
+    `channel` is the name of the notification channel of the schema, `listen` the statement that listens to
+    it.
     """
 
     def __init__(self, schema: str = DEFAULT) -> None:

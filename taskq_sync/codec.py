@@ -31,7 +31,7 @@ import dataclasses
 import json
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
@@ -135,8 +135,21 @@ def find_difference(given: object, restored: object, path: str) -> str | None:
     names = _fields_of(type(given))
     if names is not None and type(given) is type(restored):
         return _first_difference((getattr(given, n), getattr(restored, n), f"{path}.{n}") for n in names)
-    same_kind = isinstance(given, Enum) == isinstance(restored, Enum)
-    return None if same_kind and given == restored else path
+    return None if _same(given, restored) else path
+
+
+def _same(given: object, restored: object) -> bool:
+    if isinstance(given, datetime) and isinstance(restored, datetime):
+        # In the hour that a change of the clocks repeats or skips, == is false for any other zone.
+        return _in_utc(given) == _in_utc(restored)
+    return isinstance(given, Enum) == isinstance(restored, Enum) and given == restored
+
+
+def _in_utc(instant: datetime) -> datetime | str:
+    try:
+        return instant.astimezone(timezone.utc)
+    except OverflowError:  # the first and the last hours of the calendar
+        return instant.isoformat()
 
 
 def _first_difference(places: Iterable[tuple[object, object, str]]) -> str | None:

@@ -1,0 +1,61 @@
+"""Types of options: spans of time, instants, lists of names, JSON objects. Click shows their names as metavars."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+from datetime import datetime, timedelta
+
+import click
+
+from taskq_sync.model import JsonValue
+
+_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(text: str) -> timedelta:
+    """Return a span of time: a number and ms, s, m, h or d; seconds without a unit."""
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)(ms|s|m|h|d|)", text.strip())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no span of time: write 90, 90s, 1.5m, 2h or 1d")
+    try:
+        return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} is too long") from None
+
+
+def instant(text: str) -> datetime:
+    """Return an aware datetime from ISO 8601."""
+    try:
+        # Python 3.10 does not read the Z.
+        read = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no instant: write 2026-03-01T04:30:00+01:00") from None
+    if read.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no offset: put Z or +01:00 behind it")
+    return read
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return names that have commas between them, in their order."""
+    return tuple(part for part in (each.strip() for each in text.split(",")) if part)
+
+
+def json_object(text: str) -> dict[str, JsonValue]:
+    """Return a JSON object."""
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"this is no JSON: {error}") from None
+    if not isinstance(read, dict):
+        raise click.BadParameter('this is no JSON object such as {"user_id": 7}')
+    return read
+
+
+def actor_name() -> str:
+    """Return whom the audit names for a command: the user of the machine."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user without a name
+        return "cli"

@@ -1,0 +1,74 @@
+"""`taskq-sync worker`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import click
+
+from taskq_sync.cli.application import load_application, takes_application
+from taskq_sync.cli.parameters import duration, names
+from taskq_sync.cli.target import Target, takes_target
+from taskq_sync.db.schema import Schema
+
+_LEVELS = ("debug", "info", "warning", "error")
+_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
+
+
+@click.command()
+@takes_application
+@click.option("--queues", type=names, help="The queues to serve. Default: those of the program's tasks.")
+@click.option(
+    "--slots", type=click.IntRange(1, 1000), default=8, show_default=True, help="How many jobs run at a time."
+)
+@click.option("--burst", is_flag=True, help="Run what is due and end, instead of waiting for more.")
+@click.option("--max-jobs", type=click.IntRange(1), help="End after so many jobs.")
+@click.option("--max-time", "max_seconds", type=duration, help="End after this time.")
+@click.option(
+    "--lease", type=duration, help="The lease of the jobs it takes. Default: as they were enqueued."
+)
+@click.option(
+    "--beat", type=duration, help="Time between two heartbeats. Default: a third of the shortest lease."
+)
+@click.option(
+    "--poll-interval", type=duration, help="Time between two looks when idle. Default: 5s, 1s without LISTEN."
+)
+@click.option(
+    "--soft-stop-timeout", type=duration, help="How long a stop waits for handlers. Default: without end."
+)
+@click.option(
+    "--worker-id", metavar="NAME", help="Who this is; must be new for each start. Default: made up."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(_LEVELS),
+    default="info",
+    show_default=True,
+    help="What is logged to stderr.",
+)
+@takes_target
+def worker(
+    target: Target,
+    app: str | None,
+    imports: tuple[str, ...],
+    log_level: str,
+    **options: Any,
+) -> None:
+    """Run jobs until a signal, or with --burst until there is nothing more to run.
+
+    SIGTERM and SIGINT stop it softly: it takes no more jobs and waits for those that run. A second signal does
+    not wait.
+    """
+    logging.basicConfig(level=log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    from taskq_sync.worker import Worker
+
+    tq = load_application(app, imports, target)
+    given = {name: value for name, value in options.items() if value is not None}
+    made = Worker(tq, **given)
+    # A worker lives through outages; but a start with a wrong DSN or schema is somebody's mistake, not an outage.
+    with tq.database.connect("taskq-cli") as session:
+        Schema(tq.database.config.schema).check_client(session.connection)
+    with tq:
+        sys.exit(made.run())

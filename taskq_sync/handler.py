@@ -127,11 +127,15 @@ class Handler:
         return _Shape(types, rest, whole)
 
     def _hints(self) -> dict[str, object]:
-        function = inspect.unwrap(self.function)
-        # The context is often imported for type checkers only.
-        names = {JobContext.__name__: JobContext}
+        # Only of the payload: the context and what is returned may be imported for type checkers only.
+        def carrier() -> None: ...
+
+        carrier.__annotations__ = {
+            each.name: each.annotation for each in self._parameters if each.annotation is not Parameter.empty
+        }
+        names = getattr(inspect.unwrap(self.function), "__globals__", {})
         try:
-            return typing.get_type_hints(function, localns=names, include_extras=True)
+            return typing.get_type_hints(carrier, globalns=names)
         except Exception as error:
             raise ConfigError(
                 f"the types of task {self._task!r} cannot be resolved: {error}",

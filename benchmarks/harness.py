@@ -1,0 +1,46 @@
+"""The loop of every benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from benchmarks.benchmark import Benchmark, Side
+from benchmarks.figures import Figure
+
+#: Pairs of a run that is to be believed.
+PAIRS = 7
+
+
+def run(
+    benchmark: Benchmark, *, pairs: int = PAIRS, progress: Callable[[int], None] = lambda done: None
+) -> list[Figure]:
+    """Measure *pairs* times and return one figure for each measure of *benchmark*.
+
+    The sides of a pair run back to back and take turns in going first, so that a machine that gets slower is slow
+    for both. A pair that nobody counts goes before, to warm up. Each run is checked; `Incorrect` ends it all.
+    *progress* is called with the number of pairs done.
+    """
+    _run_pair(benchmark, floor_first=True)
+    found: list[tuple[Sequence[float], Sequence[float]]] = []
+    for number in range(pairs):
+        progress(number)
+        found.append(_run_pair(benchmark, floor_first=number % 2 == 1))
+    return [
+        Figure.of(measure, [(values[place], floors[place]) for values, floors in found])
+        for place, measure in enumerate(benchmark.measures)
+    ]
+
+
+def _run_pair(benchmark: Benchmark, *, floor_first: bool) -> tuple[Sequence[float], Sequence[float]]:
+    if floor_first:
+        floors = _run_side(benchmark.floor)
+        return _run_side(benchmark.product), floors
+    values = _run_side(benchmark.product)
+    return values, _run_side(benchmark.floor)
+
+
+def _run_side(side: Side) -> Sequence[float]:
+    side.set_up()
+    values = side.call()
+    side.check()
+    return values

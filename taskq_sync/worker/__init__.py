@@ -1,0 +1,16 @@
+"""The process that runs jobs.
+
+::
+
+    from taskq_sync.worker import Worker
+
+    sys.exit(Worker(tq, slots=16).run())
+
+The order of reading: `worker` (the parts), `claimer`, `slots`, `runner`, `settler`, `heartbeat` (the way of
+a job through the process), `shutdown` (the end).
+"""
+
+from taskq_sync.worker.config import WorkerConfig
+from taskq_sync.worker.worker import Worker
+
+__all__ = ["Worker", "WorkerConfig"]

@@ -52,7 +52,7 @@ class Claimer:
         pauses: Pauses,
         lifecycle: Lifecycle,
         events: Events,
-        died: Callable[[str, BaseException], None],
+        ended: Callable[[str, BaseException | None], None],
     ) -> None:
         self._config = config
         self._link = link
@@ -73,11 +73,16 @@ class Claimer:
         self._looked_idle = False
         self._wake = Event()
         self._notified = Event()
-        self._service = Service(name, self._run, died)
+        self._service = Service(name, self._run, ended)
 
     def start(self) -> None:
         """Start the thread."""
         self._service.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread does not run."""
+        return self._service.ended
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait up to *timeout* seconds for the thread, which ends when the worker is stopping."""

@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 import attrs
 from attrs import field, frozen
@@ -142,3 +142,21 @@ class WorkerConfig:
             raise ConfigError(f"a worker serves 1 to {MAX_QUEUES} queues, not {len(self.queues)}")
         for queue in self.queues:
             check_name(queue, "queue")
+
+
+class WorkerOptions(TypedDict, total=False):
+    """What `Worker` takes besides the queues: the fields of `WorkerConfig`."""
+
+    worker_id: str
+    slots: int
+    lease: float | timedelta | None
+    beat: float | timedelta | None
+    poll_interval: float | timedelta | None
+    soft_stop_timeout: float | timedelta | None
+    take_back_every: float | timedelta
+    prune_every: float | timedelta
+    announce_every: float | timedelta
+    transactions: int
+    burst: bool
+    max_jobs: int | None
+    max_seconds: float | timedelta | None

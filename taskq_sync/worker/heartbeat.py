@@ -45,7 +45,7 @@ class Heartbeat:
         jobs: Jobs,
         attempts: Attempts,
         events: Events,
-        died: Callable[[str, BaseException], None],
+        ended: Callable[[str, BaseException | None], None],
     ) -> None:
         self._worker_id = worker_id
         self._link = link
@@ -54,7 +54,7 @@ class Heartbeat:
         self._events = events
         self._not_before = 0.0
         self._ending = False
-        self._service = Service(name, self._run, died)
+        self._service = Service(name, self._run, ended)
 
     def start(self) -> None:
         """Start the thread."""
@@ -64,6 +64,11 @@ class Heartbeat:
         """End after the beat that is under way. Does not block; may be called twice, and before `start`."""
         self._ending = True
         self._attempts.beat_wanted.set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread does not run."""
+        return self._service.ended
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait up to *timeout* seconds for the thread; return whether it has ended."""

@@ -52,7 +52,7 @@ class Housekeeper:
         jobs: Jobs,
         presence: Presence,
         events: Events,
-        died: Callable[[str, BaseException], None],
+        ended: Callable[[str, BaseException | None], None],
     ) -> None:
         self._link = link
         self._jobs = jobs
@@ -69,7 +69,7 @@ class Housekeeper:
         ]
         self._wake = Event()
         self._ending = False
-        self._service = Service(name, self._run, died)
+        self._service = Service(name, self._run, ended)
 
     def start(self) -> None:
         """Start the thread; the first announcement has been made by whoever starts it."""
@@ -85,6 +85,11 @@ class Housekeeper:
         """Leave the list of workers, and end. Does not block; may be called twice, and before `start`."""
         self._ending = True
         self._wake.set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread does not run."""
+        return self._service.ended
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait up to *timeout* seconds for the thread; return whether it has ended."""

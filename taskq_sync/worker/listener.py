@@ -31,7 +31,7 @@ class NotificationListener:
         database: Database,
         claimer: Claimer,
         events: Events,
-        died: Callable[[str, BaseException], None],
+        ended: Callable[[str, BaseException | None], None],
     ) -> None:
         self._name = name
         self._queues = frozenset(config.queues)
@@ -41,7 +41,7 @@ class NotificationListener:
         self._backoff = Backoff(base=FIRST_PAUSE, cap=LONGEST_PAUSE)
         self._hears: bool | None = None
         self._ending = Event()
-        self._service = Service(name, self._run, died)
+        self._service = Service(name, self._run, ended)
 
     def start(self) -> None:
         """Start the thread."""
@@ -50,6 +50,11 @@ class NotificationListener:
     def stop(self) -> None:
         """End within `ATTENTION`. Does not block; may be called twice, and before `start`."""
         self._ending.set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread does not run."""
+        return self._service.ended
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait up to *timeout* seconds for the thread; return whether it has ended."""

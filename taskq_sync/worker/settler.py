@@ -76,7 +76,7 @@ class Settler:
         amend: Callable[[LiveAttempt, Verdict, str], Verdict | None],
         freed: Callable[[], None],
         events: Events,
-        died: Callable[[str, BaseException], None],
+        ended: Callable[[str, BaseException | None], None],
     ) -> None:
         """*amend* makes another verdict of a rejected one, or None; *freed* is called after each answer."""
         self._worker_id = worker_id
@@ -92,7 +92,8 @@ class Settler:
         self._ending = False
         self._give_up = Deadline.never()
         self._hurry = Event()
-        self._service = Service(name, self._run, died)
+        self.undelivered = 0
+        self._service = Service(name, self._run, ended)
 
     def start(self) -> None:
         """Start the thread."""
@@ -114,6 +115,11 @@ class Settler:
         self._full.set()
         self._hurry.set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the thread does not run."""
+        return self._service.ended
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait up to *timeout* seconds for the thread; return whether it has ended."""
         return self._service.join(timeout)
@@ -127,8 +133,9 @@ class Settler:
                 self._retry_parked()
         finally:
             self._link.close()
-        if self._parked:
-            self._events.emit(VerdictsUndelivered(count=len(self._parked)))
+        self.undelivered = len(self._parked)
+        if self.undelivered:
+            self._events.emit(VerdictsUndelivered(count=self.undelivered))
 
     def _finished(self) -> bool:
         if not self._ending or not self._queue.empty():

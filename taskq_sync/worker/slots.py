@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 
+from taskq_sync.clock import Deadline
 from taskq_sync.worker.attempts import LiveAttempt
 from taskq_sync.worker.threads import Empty, Service, SimpleQueue
 
@@ -50,18 +51,16 @@ class Slots:
         name: Callable[[str], str],
         run: Callable[[LiveAttempt], None],
         hungry: Callable[[], None],
-        ended: Callable[[], None],
-        died: Callable[[str, BaseException], None],
+        ended: Callable[[str, BaseException | None], None],
     ) -> None:
-        """*name* gives a thread its name; *ended* is called by each slot as its last act."""
+        """*name* makes the name of a thread; *ended* is called by each as its last act."""
         self._run = run
         self._hungry = hungry
-        self._ended = ended
         self._queue: SimpleQueue[LiveAttempt | Mark] = SimpleQueue()
         self._put = 0
         self._slots = [Slot() for _ in range(size)]
         for number, slot in enumerate(self._slots, start=1):
-            slot.service = Service(name(f"slot-{number}"), partial(self._serve, slot), died)
+            slot.service = Service(name(f"slot-{number}"), partial(self._serve, slot), ended)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -90,9 +89,10 @@ class Slots:
             self._queue.put(Mark.END)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait up to *timeout* seconds for each thread; return whether all have ended."""
+        """Wait up to *timeout* seconds for the threads; return whether all have ended."""
+        deadline = Deadline.never() if timeout is None else Deadline.after(timeout)
         for slot in self._slots:
-            slot.service.join(timeout)
+            slot.service.join(deadline.timeout)
         return self.ended
 
     @property
@@ -111,7 +111,7 @@ class Slots:
     @property
     def ended(self) -> bool:
         """Whether no thread runs."""
-        return not any(slot.service.alive for slot in self._slots)
+        return all(slot.service.ended for slot in self._slots)
 
     def running(self) -> list[tuple[LiveAttempt, Callable[[], str]]]:
         """Return the attempts that are being run, each with a way to ask where its thread is."""
@@ -138,4 +138,3 @@ class Slots:
             else:
                 slot.passed += 1
             del entry  # no slot keeps the last job alive while it waits for the next
-        self._ended()

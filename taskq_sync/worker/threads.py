@@ -36,16 +36,18 @@ def in_main_thread() -> bool:
 class Service:
     """One thread with a body that is meant to return only when it is told to end.
 
-    An exception that leaves the body is handed to *died* in the dying thread, so that no thread ever ends
+    As its last act the thread calls *ended*, with the exception that left the body or None, so that none ends
     unnoticed. Not a daemon: whoever starts it joins it.
     """
 
     def __init__(
-        self, name: str, body: Callable[[], None], died: Callable[[str, BaseException], None]
+        self, name: str, body: Callable[[], None], ended: Callable[[str, BaseException | None], None]
     ) -> None:
+        """Name the thread *name*."""
         self.name = name
         self._body = body
-        self._died = died
+        self._tell_ended = ended
+        self._returned = False
         self._thread = Thread(target=self._run, name=name, daemon=False)
 
     def start(self) -> None:
@@ -60,17 +62,20 @@ class Service:
         return not self._thread.is_alive()
 
     @property
-    def alive(self) -> bool:
-        """True from `start` until the body has ended."""
-        return self._thread.is_alive()
+    def ended(self) -> bool:
+        """Whether the body does not run: it has returned, or was never started."""
+        return self._returned or self._thread.ident is None
 
     def stack(self) -> str:
-        """Return where the thread is at this moment, innermost call last, or "" when it is not running."""
+        """Return where the thread is at this moment, innermost call last, or "" when it does not run."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
     def _run(self) -> None:
+        fault: BaseException | None = None
         try:
             self._body()
-        except BaseException as error:  # the border of the thread: reported, and the worker stops
-            self._died(self.name, error)
+        except BaseException as error:  # the border of the thread
+            fault = error
+        self._returned = True
+        self._tell_ended(self.name, fault)

@@ -1,0 +1,155 @@
+"""The log of a worker: one line for each event that a person should see.
+
+Everything goes to the logger `taskq_sync.worker`, which the library leaves without handlers. Payloads and
+results are never logged. What happens for every job is logged at DEBUG only, and costs nothing when that is
+off at the start.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from taskq_sync.model import ClaimedJob
+from taskq_sync.worker import events as of
+from taskq_sync.worker.events import Events
+
+logger = logging.getLogger("taskq_sync.worker")
+
+#: So many jobs are named in one line; the others are counted.
+NAMED_JOBS = 5
+
+
+def observe(events: Events) -> None:
+    """Write the log of the worker whose events these are."""
+    events.subscribe(of.WorkerStarted, _started)
+    events.subscribe(of.WorkerEnded, _ended)
+    events.subscribe(of.StateChanged, _state_changed)
+    events.subscribe(of.JobFailed, _job_failed)
+    events.subscribe(of.VerdictRefused, _verdict_refused)
+    events.subscribe(of.VerdictsUndelivered, _undelivered)
+    events.subscribe(of.CheckpointRefused, _checkpoint_refused)
+    events.subscribe(of.LeaseDoubtful, _doubtful)
+    events.subscribe(of.LeaseWasLost, _lost)
+    events.subscribe(of.CancelDelivered, _cancel_delivered)
+    events.subscribe(of.QueuesPaused, _paused)
+    events.subscribe(of.Housekept, _housekept)
+    events.subscribe(of.ChoreFailing, _chore_failing)
+    events.subscribe(of.ListeningChanged, _listening_changed)
+    events.subscribe(of.StillWaiting, _waiting)
+    events.subscribe(of.HandlersStuck, _stuck)
+    events.subscribe(of.PartDied, _died)
+    if logger.isEnabledFor(logging.DEBUG):
+        events.subscribe(of.JobStarted, _job_started)
+        events.subscribe(of.JobEnded, _job_ended)
+        events.subscribe(of.JobsClaimed, _claimed)
+        events.subscribe(of.JobsHandedBack, _handed_back)
+
+
+def _name(job: ClaimedJob) -> str:
+    return f"job {job.job_id} ({job.task}, attempt {job.attempt_count})"
+
+
+def _names(jobs: tuple[ClaimedJob, ...]) -> str:
+    named = ", ".join(_name(job) for job in jobs[:NAMED_JOBS])
+    return named if len(jobs) <= NAMED_JOBS else f"{named} and {len(jobs) - NAMED_JOBS} more"
+
+
+def _started(event: of.WorkerStarted) -> None:
+    queues = ", ".join(event.queues)
+    logger.info("worker %s serves %s with %d slots", event.worker_id, queues, event.slots)
+
+
+def _ended(event: of.WorkerEnded) -> None:
+    level = logging.INFO if event.exit_code == 0 else logging.ERROR
+    logger.log(level, "worker %s ends with exit code %d", event.worker_id, event.exit_code)
+
+
+def _state_changed(event: of.StateChanged) -> None:
+    level = logging.WARNING if event.after == "degraded" else logging.INFO
+    logger.log(level, "%s -> %s: %s", event.before, event.after, event.reason)
+
+
+def _job_failed(event: of.JobFailed) -> None:
+    headline = event.text.partition("\n")[0]
+    logger.warning("%s failed: %s", _name(event.job), headline, exc_info=event.error)
+
+
+def _verdict_refused(event: of.VerdictRefused) -> None:
+    reason = f": {event.reason}" if event.reason else ""
+    logger.error(
+        "%s of %s is %s%s; %s", event.verb, _name(event.job), event.result, reason, event.consequence
+    )
+
+
+def _undelivered(event: of.VerdictsUndelivered) -> None:
+    logger.error("%d verdicts were not delivered; their jobs are left to their leases", event.count)
+
+
+def _checkpoint_refused(event: of.CheckpointRefused) -> None:
+    logger.error("a checkpoint of %s is too large and was not stored", _name(event.job))
+
+
+def _doubtful(event: of.LeaseDoubtful) -> None:
+    logger.warning("the lease of %s is in doubt: no beat has arrived in time", _name(event.job))
+
+
+def _lost(event: of.LeaseWasLost) -> None:
+    logger.warning("the lease of %s was lost: its verdict will not count", _name(event.job))
+
+
+def _cancel_delivered(event: of.CancelDelivered) -> None:
+    logger.info("%s was cancelled; its handler is told", _name(event.job))
+
+
+def _paused(event: of.QueuesPaused) -> None:
+    logger.info("paused queues: %s", ", ".join(event.queues) or "none")
+
+
+def _housekept(event: of.Housekept) -> None:
+    level = logging.WARNING if event.chore == "take back" else logging.DEBUG
+    logger.log(level, "%s: %d", event.chore, event.count)
+
+
+def _chore_failing(event: of.ChoreFailing) -> None:
+    if event.error is None:
+        logger.info("housekeeping works again: %s", event.chore)
+    else:
+        logger.warning("housekeeping fails and is tried again: %s: %s", event.chore, event.error)
+
+
+def _listening_changed(event: of.ListeningChanged) -> None:
+    if event.listening:
+        logger.info("listening for notifications")
+    else:
+        logger.warning("no notifications, looking more often instead: %s", event.error)
+
+
+def _waiting(event: of.StillWaiting) -> None:
+    seconds = "as long as it takes" if event.seconds is None else f"up to {event.seconds:.0f} s"
+    logger.info("waiting %s for %s", seconds, _names(event.jobs))
+
+
+def _stuck(event: of.HandlersStuck) -> None:
+    for job, stack in zip(event.jobs, event.stacks, strict=True):
+        logger.error("%s will not end and is released; its thread is at\n%s", _name(job), stack.rstrip())
+
+
+def _died(event: of.PartDied) -> None:
+    logger.critical("%s died, so the worker stops", event.part, exc_info=event.error)
+
+
+def _job_started(event: of.JobStarted) -> None:
+    logger.debug("%s starts", _name(event.job))
+
+
+def _job_ended(event: of.JobEnded) -> None:
+    verb = "complete, by its own transaction" if event.verdict is None else event.verdict.verb
+    logger.debug("%s ended after %.3f s: %s", _name(event.job), event.seconds, verb)
+
+
+def _claimed(event: of.JobsClaimed) -> None:
+    logger.debug("claimed %d jobs in %.3f s", event.count, event.seconds)
+
+
+def _handed_back(event: of.JobsHandedBack) -> None:
+    logger.debug("handed back %d jobs: %s", event.count, event.reason)

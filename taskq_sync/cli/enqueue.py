@@ -44,7 +44,9 @@ def enqueue(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Enqueue one job of TASK with PAYLOAD, a JSON object (- reads it from standard input).
+    """Enqueue one job of TASK.
+
+    PAYLOAD is a JSON object; - reads it from standard input.
 
     With --app or --import the task must be known there and take the payload, and its own options hold where
     the command says nothing. Without, any name goes: a worker somewhere will know it.

@@ -6,7 +6,10 @@ from typing import IO, Any
 
 import click
 
-from taskq_sync.errors import TaskQError
+from taskq_sync.errors import DatabaseUnavailable, TaskQError
+
+#: EX_UNAVAILABLE of sysexits.h; a worker that finds no database at its start ends with it too.
+EXIT_UNAVAILABLE = 69
 
 
 class CommandFailed(click.ClickException):
@@ -15,6 +18,12 @@ class CommandFailed(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the sentence."""
         click.echo(f"taskq-sync: {self.format_message()}", file=file, err=file is None)
+
+
+class DatabaseSilent(CommandFailed):
+    """The database did not answer; exits with 69, as the service managers of Unix know it."""
+
+    exit_code = EXIT_UNAVAILABLE
 
 
 class CommandGroup(click.Group):
@@ -28,7 +37,8 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except TaskQError as error:
-            raise CommandFailed(" ".join(str(error).split())) from error
+            kind = DatabaseSilent if isinstance(error, DatabaseUnavailable) else CommandFailed
+            raise kind(" ".join(str(error).split())) from error
         except KeyboardInterrupt:
             click.echo("taskq-sync: interrupted", err=True)
             ctx.exit(130)

@@ -20,10 +20,11 @@ from taskq_sync.model import Housekept
 @as_json
 @takes_target
 def housekeep(target: Target, limit: int, as_json: bool) -> None:
-    """Take back attempts whose lease ran out, end jobs whose time is over, delete what has been kept long enough.
+    """Do what workers do in the background.
 
-    Workers do this by themselves; this is for cron where no worker runs all the time. It goes on, one short
-    transaction after the other, until nothing is left to do.
+    Takes back attempts whose lease ran out, ends jobs whose time is over, and deletes jobs that have been kept
+    long enough. Goes on, one short transaction after the other, until nothing is left to do. Workers do this by
+    themselves; the command is for cron, where no worker runs all the time.
     """
     total = Housekept(taken_back=0, expired=0, pruned=0)
     with target.connect() as db:

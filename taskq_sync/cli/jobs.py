@@ -94,9 +94,10 @@ def show(target: Target, job_id: int, as_json: bool) -> None:
 @as_json
 @takes_target
 def cancel(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: str, as_json: bool) -> None:
-    """Cancel jobs: a queued one at once, a running one by asking its handler.
+    """Cancel jobs.
 
-    Exits with 1 if one of them had already ended.
+    A queued one is cancelled at once; the handler of a running one is asked to stop. Exits with 1 if one of
+    them had already ended.
     """
     with target.connect() as db:
         results = [db.jobs.cancel(db.session, job_id, actor=actor, reason=reason) for job_id in job_ids]

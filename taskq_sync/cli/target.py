@@ -45,28 +45,28 @@ class Target:
     @contextmanager
     def open(self) -> Iterator[Session]:
         """Connect, whatever the database holds. Raises `DatabaseUnavailable`."""
-        with self._session(Database(self._config)) as session:
+        with open_session(Database(self._config)) as session:
             yield session
 
     @contextmanager
     def connect(self) -> Iterator[Connected]:
         """Connect and check the schema. Raises `DatabaseUnavailable` and `SchemaError`."""
         database = Database(self._config)
-        with self._session(database) as session:
+        with open_session(database) as session:
             state = self.schema.check_client(session.connection)
             yield Connected(session, Jobs(database.statements), Queues(database.statements), state)
 
-    def _session(self, database: Database) -> Session:
-        try:
-            return database.connect("taskq-cli")
-        except DatabaseUnavailable as error:
-            known = self.dsn_option is not None or is_configured()
-            hint = (
-                "check --dsn, TASKQ_DSN, DATABASE_URL or the PG* variables"
-                if known
-                else "name a database with --dsn or in TASKQ_DSN, or start one with `taskq-sync dev`"
-            )
-            raise DatabaseUnavailable(error.message, hint=hint, sqlstate=error.sqlstate) from error
+
+def open_session(database: Database) -> Session:
+    """Connect for a command. Raises `DatabaseUnavailable`, which says where the address comes from."""
+    try:
+        return database.connect("taskq-cli")
+    except DatabaseUnavailable as error:
+        if database.config.dsn or is_configured():
+            hint = "check --dsn, TASKQ_DSN, DATABASE_URL or the PG* variables"
+        else:
+            hint = "name a database with --dsn or in TASKQ_DSN, or start one with `taskq-sync dev`"
+        raise DatabaseUnavailable(error.message, hint=hint, sqlstate=error.sqlstate) from error
 
 
 def takes_target(command: _Command) -> _Command:

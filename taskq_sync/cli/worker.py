@@ -10,8 +10,9 @@ import click
 
 from taskq_sync.cli.application import load_application, takes_application
 from taskq_sync.cli.parameters import duration, names
-from taskq_sync.cli.target import Target, takes_target
+from taskq_sync.cli.target import Target, open_session, takes_target
 from taskq_sync.db.schema import Schema
+from taskq_sync.worker import Worker
 
 _LEVELS = ("debug", "info", "warning", "error")
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
@@ -56,19 +57,19 @@ def worker(
     log_level: str,
     **options: Any,
 ) -> None:
-    """Run jobs until a signal, or with --burst until there is nothing more to run.
+    """Run jobs.
+
+    Goes on until a signal, or with --burst until there is nothing more to run.
 
     SIGTERM and SIGINT stop it softly: it takes no more jobs and waits for those that run. A second signal does
     not wait.
     """
     logging.basicConfig(level=log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
-    from taskq_sync.worker import Worker
-
     tq = load_application(app, imports, target)
     given = {name: value for name, value in options.items() if value is not None}
     made = Worker(tq, **given)
-    # A worker lives through outages; but a start with a wrong DSN or schema is somebody's mistake, not an outage.
-    with tq.database.connect("taskq-cli") as session:
+    # The worker would find out too, and tell its log. Who types a wrong DSN gets a sentence.
+    with open_session(tq.database) as session:
         Schema(tq.database.config.schema).check_client(session.connection)
     with tq:
         sys.exit(made.run())

@@ -32,7 +32,7 @@ begin
     end if;
     perform from taskq.jobs j where j.id = p_job_id;
     if not found then
-      raise exception using errcode = 'TQ001', message = format('no job %s', p_job_id),
+      raise exception using errcode = 'TQ001', message = format('no job %s', coalesce(p_job_id::text, 'null')),
         hint = 'It was never enqueued here, its enqueue has not committed, or retention deleted it.';
     end if;
   end loop;

@@ -1,10 +1,16 @@
-"""Every example in the documentation runs, in the order of its page, and what it promises comes out."""
+"""Every example in the documentation runs, in the order of its page, and what it promises comes out.
+
+Python and SQL run as they stand. Of the shell, the commands of `taskq-sync` run: a worker until nothing is due, and
+neither `dev` nor `demo`. The Python of the page is the module that their `--app` names.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,32 +19,43 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from kit import pages
 from kit.pages import Block
+from taskq_sync import TaskQ
+from taskq_sync.cli import main
+
+_ENDLESS = ("dev", "demo")
+
+
+@pytest.fixture(params=pages.pages(), ids=lambda each: each.relative_to(pages.ROOT).as_posix())
+def page(request: pytest.FixtureRequest) -> Path:
+    return Path(request.param)
 
 
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch, dsn: str) -> Iterator[ModuleType]:
-    """The module that the Python blocks of a page make up; its clients reach the database of the test."""
+def module(monkeypatch: pytest.MonkeyPatch, dsn: str, page: Path) -> Iterator[ModuleType]:
+    """The module that the Python blocks of the page make up; its clients reach the database of the test."""
     monkeypatch.setenv("TASKQ_DSN", dsn)
-    made = ModuleType("example")
-    monkeypatch.setitem(sys.modules, "example", made)
+    made = ModuleType((re.findall(r"--app (\w+)", page.read_text(encoding="utf-8")) or ["example"])[0])
+    monkeypatch.setitem(sys.modules, made.__name__, made)
     yield made
     for each in list(vars(made).values()):
-        if hasattr(each, "close") and not isinstance(each, type):
+        if isinstance(each, TaskQ):
             each.close()
 
 
 @pytest.mark.own_database
-@pytest.mark.parametrize("page", pages.pages(), ids=lambda each: each.relative_to(pages.ROOT).as_posix())
-def test_examples_of(page: Path, module: ModuleType, conn: psycopg.Connection[Any]) -> None:
-    for block in pages.blocks(page, "python", "sql"):
+def test_examples(page: Path, module: ModuleType, conn: psycopg.Connection[Any]) -> None:
+    for block in pages.blocks(page, "python", "sql", "console"):
         where = f"{page}:{block.line}"
         if block.language == "sql":
             _run_sql(conn, block, where)
-        else:
+        elif block.language == "python":
             _run_python(module, block, where)
+        else:
+            _run_shell(block, where)
 
 
 def _run_sql(conn: psycopg.Connection[Any], block: Block, where: str) -> None:
@@ -76,3 +93,14 @@ def _run_python(module: ModuleType, block: Block, where: str) -> None:
         exec(code, vars(module))
     lines = printed.getvalue().splitlines()
     assert pages.matches(pages.promised_lines(block.code), lines), f"{where} printed\n" + "\n".join(lines)
+
+
+def _run_shell(block: Block, where: str) -> None:
+    for command in pages.commands(block.code):
+        words = shlex.split(command.partition(" > ")[0])
+        if words[0] != "taskq-sync" or words[1] in _ENDLESS:
+            continue
+        if words[1] == "worker" and "--burst" not in words:
+            words.append("--burst")
+        result = CliRunner().invoke(main, words[1:], catch_exceptions=False)
+        assert result.exit_code == 0, f"{where}: {command}\n{result.output}"

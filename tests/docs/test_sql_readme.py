@@ -15,9 +15,8 @@ SQL = pages.ROOT / "sql"
 
 def _concatenated() -> bytes:
     """Run the part of the example that comes before psql: what psql would be given."""
-    example = next(
-        each.code for each in pages.blocks(SQL / "README.md", "sh") if each.code.startswith("cat ")
-    )
+    blocks = pages.blocks(SQL / "README.md", "console")
+    example = next(line for each in blocks for line in pages.commands(each.code) if line.startswith("cat "))
     return subprocess.run(
         ["sh", "-ec", example.rpartition("|")[0]], cwd=SQL, check=True, capture_output=True
     ).stdout

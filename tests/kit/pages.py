@@ -72,6 +72,12 @@ def statements(code: str) -> Iterator[Statement]:
         yield Statement("\n".join(sql), promised)
 
 
+def commands(code: str) -> list[str]:
+    """Return the commands of a block of the shell: what stands behind a `$`, and goes on after a backslash."""
+    lines = code.replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
 def promised_lines(code: str) -> list[str]:
     """Return what a block of Python promises to print."""
     return [line.removeprefix("#>").strip() for line in code.splitlines() if line.startswith("#>")]

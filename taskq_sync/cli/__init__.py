@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import click
 
+from taskq_sync.cli.demo import demo
 from taskq_sync.cli.dev import dev
 from taskq_sync.cli.enqueue import enqueue
 from taskq_sync.cli.errors import CommandGroup
@@ -34,5 +35,5 @@ def main() -> None:
     """
 
 
-for _command in (dev, enqueue, housekeep, jobs, migrate, queues, status, worker):
+for _command in (demo, dev, enqueue, housekeep, jobs, migrate, queues, status, worker):
     main.add_command(_command)

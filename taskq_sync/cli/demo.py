@@ -60,6 +60,7 @@ def _facts(report: Report) -> dict[str, object]:
         "snoozes": report.snoozes,
         "retried": report.retried,
         "workers_killed": report.killed,
+        "taken_back": report.taken_back,
         "started_twice": report.started_twice,
         "lines": report.lines,
         "biggest": report.biggest,
@@ -103,7 +104,8 @@ def _print(report: Report) -> None:
     )
     if report.killed:
         click.echo(
-            f"{report.killed} of 2 workers was killed at work; {report.started_twice} jobs were started twice"
+            f"{report.killed} of 2 workers was killed at work: {report.taken_back} jobs were taken back, "
+            f"{report.started_twice} of them were started twice"
         )
     _print_proof(report)
 

@@ -140,9 +140,7 @@ class JobOptions:
     )
     """How long an attempt may go without a beat before the job is given to another worker. Default 60 s."""
 
-    ttl: timedelta | None = field(
-        default=None, converter=_duration, validator=_between(SHORTEST, timedelta.max)
-    )
+    ttl: timedelta | None = field(default=None, converter=_duration, validator=_between(SHORTEST, MAX_DELAY))
     """A job that has not run this long after its `scheduled_at` ends with the outcome `expired_ttl`."""
 
     headers: Mapping[str, object] | None = field(default=None, validator=_mapping)

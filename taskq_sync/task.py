@@ -34,6 +34,7 @@ from typing import (
 
 import attrs
 
+from taskq_sync import codec
 from taskq_sync.context import JobContext
 from taskq_sync.errors import ConfigError
 from taskq_sync.handler import Handler
@@ -84,6 +85,8 @@ class Sender(Generic[P]):
         timeout: float | None = None,
     ) -> None:
         """Made by `@tq.task` and `using`."""
+        if options.headers is not None:
+            codec.to_json(options.headers, "headers")  # so that bad ones are refused where they are given
         self.spec = spec
         self._client = client
         self._queue = queue

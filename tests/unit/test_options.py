@@ -48,6 +48,7 @@ def test_seconds_become_timedelta() -> None:
         ({"lease": 0.01}, "lease must be"),
         ({"lease": 90000}, "lease must be"),
         ({"ttl": 0}, "ttl must be"),
+        ({"ttl": timedelta(days=367)}, "ttl must be"),
         ({"backoff": timedelta(days=400)}, "backoff must be"),
         ({"unique_key": ""}, "unique_key must have 1 to 255 bytes"),
         ({"unique_key": "é" * 128}, "unique_key must have 1 to 255 bytes, it has 256"),

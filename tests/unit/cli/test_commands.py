@@ -1,0 +1,301 @@
+"""The commands that enqueue, look and operate, against a real database, in this process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from kit.command import InProcess
+from taskq_sync.version import __version__
+
+APP = """
+from taskq_sync import TaskQ
+
+tq = TaskQ()
+
+@tq.task(queue="mail", name="mail.welcome", max_attempts=8)
+def welcome(user_id: int) -> str:
+    return f"welcome, {user_id}"
+"""
+
+
+@pytest.fixture
+def taskq(tmp_path, dsn, monkeypatch):
+    """The command line, in a folder with an application, and the environment and modules put back behind it."""
+    for name in ("DATABASE_URL", "TASKQ_SCHEMA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TASKQ_DSN", dsn)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "app.py").write_text(APP)
+    return InProcess()
+
+
+class TestEnqueue:
+    def test_any_task_goes_without_an_application(self, taskq, conn):
+        assert taskq.check("enqueue", "t", '{"a": 1}').startswith("job ")
+        assert conn.execute("select queue, task, payload from taskq.job_view").fetchall() == [
+            ("default", "t", {"a": 1})
+        ]
+
+    def test_an_application_gives_queue_options_and_a_check_of_the_payload(self, taskq, conn):
+        taskq.check("enqueue", "mail.welcome", '{"user_id": 7}', "--app", "app:tq", "--delay", "2h")
+        row = conn.execute(
+            "select queue, task, payload, max_attempts, scheduled_at - created_at > '119 min' from taskq.job_view"
+        ).fetchone()
+        assert row == ("mail", "mail.welcome", {"user_id": 7}, 8, True)
+
+    def test_refuses_what_the_task_does_not_take(self, taskq, conn):
+        done = taskq.run("enqueue", "mail.welcome", '{"user": 7}', "--app", "app")
+        assert (done.code, done.out) == (1, "")
+        assert "user" in done.err
+        assert conn.execute("select count(*) from taskq.jobs").fetchone() == (0,)
+
+    def test_refuses_a_task_that_the_application_does_not_know(self, taskq):
+        done = taskq.run("enqueue", "mail.goodbye", "--app", "app:tq")
+        assert (done.code, done.out) == (1, "")
+        assert "there is no task 'mail.goodbye'" in done.err
+        assert "mail.welcome" in done.err
+
+    def test_every_option_reaches_the_job(self, taskq, conn):
+        tomorrow = datetime.now(timezone(timedelta(hours=1))).replace(microsecond=0) + timedelta(days=1)
+        options = {
+            "--queue": "q",
+            "--at": tomorrow.isoformat(),
+            "--priority": "-3",
+            "--unique-key": "u",
+            "--concurrency-key": "c",
+            "--max-attempts": "9",
+            "--backoff": "1.5m",
+            "--backoff-max": "1d",
+            "--lease": "500ms",
+            "--ttl": "90",
+            "--headers": '{"trace": "x"}',
+        }
+        taskq.check("enqueue", "t", *(word for pair in options.items() for word in pair))
+        row = conn.execute(
+            """
+            select queue, scheduled_at = %s, priority, unique_key, concurrency_key, max_attempts,
+                   backoff::text, backoff_max::text, lease::text, ttl::text, headers
+            from taskq.job_view
+            """,
+            (tomorrow,),
+        ).fetchone()
+        expected = (
+            "q",
+            True,
+            -3,
+            "u",
+            "c",
+            9,
+            "00:01:30",
+            "24:00:00",
+            "00:00:00.5",
+            "00:01:30",
+            {"trace": "x"},
+        )
+        assert row == expected
+
+    def test_reads_a_payload_from_standard_input(self, taskq, conn):
+        taskq.check("enqueue", "t", "-", stdin='{"a": [1, "ä"]}')
+        assert conn.execute("select payload from taskq.jobs").fetchone() == ({"a": [1, "ä"]},)
+
+    def test_tells_whose_the_unique_key_is(self, taskq):
+        first = taskq.run("enqueue", "t", "--unique-key", "k", "--json").json
+        assert first["status"] == "created"
+        assert taskq.run("enqueue", "t", "--unique-key", "k", "--json").json == {
+            "status": "existed",
+            "job_id": first["job_id"],
+        }
+        assert (
+            taskq.check("enqueue", "t", "--unique-key", "k")
+            == f"job {first['job_id']} has the unique key already\n"
+        )
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("t", "[1]"), "this is no JSON object"),
+            (("t", "{"), "this is no JSON"),
+            (("t", "--delay", "soon"), "'soon' is no span of time"),
+            (("t", "--at", "tomorrow"), "'tomorrow' is no instant"),
+            (("t", "--at", "2030-01-01T00:00"), "has no offset"),
+            ((), "Missing argument 'TASK'"),
+        ],
+    )
+    def test_explains_what_it_does_not_understand(self, taskq, arguments, said):
+        done = taskq.run("enqueue", *arguments)
+        assert done.code == 2
+        assert said in done.err
+        assert "Traceback" not in done.err
+
+
+class TestLook:
+    def test_lists_jobs_newest_first_and_by_pages(self, taskq):
+        ids = [taskq.run("enqueue", "t", "--json").json["job_id"] for _ in range(3)]
+        found = taskq.run("jobs", "list", "--json").json
+        assert [job["id"] for job in found] == ids[::-1]
+        page = taskq.run("jobs", "list", "--json", "--limit", "1", "--before", str(ids[2])).json
+        assert [job["id"] for job in page] == [ids[1]]
+
+    def test_filters_jobs(self, taskq):
+        taskq.check("enqueue", "a", "--queue", "q")
+        taskq.check("enqueue", "b", "--queue", "r")
+        by = [("--queue", "q"), ("--task", "a"), ("--status", "queued"), ("--status", "failed")]
+        counts = [len(taskq.run("jobs", "list", "--json", *each).json) for each in by]
+        assert counts == [1, 1, 2, 0]
+        assert taskq.check("jobs", "list", "--status", "failed") == "no jobs\n"
+
+    def test_shows_a_job_with_its_attempts(self, taskq, conn):
+        job_id = taskq.run("enqueue", "t", '{"a": 1}', "--json").json["job_id"]
+        conn.execute("select taskq.claim(array['default'], 'w')")
+        conn.execute(
+            "select taskq.fail(job_id, attempt_id, 'broken') from taskq.job_history(%s), "
+            "lateral (select %s::bigint as job_id) j",
+            (job_id, job_id),
+        )
+        shown = taskq.run("jobs", "show", str(job_id), "--json").json
+        assert shown["job"]["payload"] == {"a": 1}
+        assert shown["job"]["status"] == "queued"
+        assert shown["job"]["backoff"] == 30.0
+        assert [attempt["error"] for attempt in shown["attempts"]] == ["broken"]
+        text = taskq.check("jobs", "show", str(job_id))
+        assert 'payload      {"a": 1}' in text
+        assert "broken" in text
+
+    def test_prints_nothing_that_a_terminal_would_obey(self, taskq):
+        job_id = taskq.run("enqueue", "t", json.dumps({"a": "\x1b[31m[bold]red"}), "--json").json["job_id"]
+        taskq.check("jobs", "cancel", str(job_id), "--reason", "\x1b[2J\n\tmoved")
+        for command in (
+            ("jobs", "show", str(job_id)),
+            ("jobs", "list"),
+            ("jobs", "show", str(job_id), "--json"),
+        ):
+            out = taskq.check(*command)
+            assert "\x1b" not in out
+        assert "[bold]red" in taskq.check("jobs", "show", str(job_id))
+
+    def test_a_job_that_is_not_there_is_a_sentence(self, taskq):
+        done = taskq.run("jobs", "show", "987654321")
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("taskq-sync: no job 987654321")
+        assert done.err.count("\n") == 1
+
+    def test_status_shows_versions_and_queues(self, taskq):
+        taskq.check("enqueue", "t", "--queue", "q")
+        status = taskq.run("status", "--json").json
+        assert (status["version"], status["package"], status["up_to_date"]) == (
+            __version__,
+            __version__,
+            True,
+        )
+        assert [(queue["queue"], queue["ready"]) for queue in status["queues"]] == [("q", 1)]
+        assert "up to date      yes" in taskq.check("status")
+
+
+class TestOperate:
+    def test_cancels_jobs_and_says_which_had_ended(self, taskq, conn):
+        first, second = (taskq.run("enqueue", "t", "--json").json["job_id"] for _ in range(2))
+        conn.execute("select taskq.claim(array['default'], 'w')")
+        done = taskq.run("jobs", "cancel", str(first), str(second), "--reason", "wrong", "--actor", "me")
+        assert (done.code, done.out) == (0, f"job {first} asked to stop\njob {second} cancelled\n")
+        again = taskq.run("jobs", "cancel", str(second))
+        assert (again.code, again.out) == (1, f"job {second} had already ended: cancelled\n")
+        assert conn.execute("select actor, reason from taskq.audit order by id limit 1").fetchone() == (
+            "me",
+            "wrong",
+        )
+
+    def test_pauses_and_resumes_a_queue(self, taskq):
+        said = [taskq.check("queues", verb, "q") for verb in ("pause", "pause", "resume", "resume")]
+        assert said == [f"queue q {word}\n" for word in ("paused", "already paused", "resumed", "not paused")]
+
+    def test_lists_queues(self, taskq):
+        taskq.check("enqueue", "t", "--queue", "q", "--delay", "1h")
+        taskq.check("queues", "pause", "q")
+        [queue] = taskq.run("queues", "list", "--json").json
+        assert (queue["queue"], queue["paused"], queue["delayed"]) == ("q", True, 1)
+        assert [each["delayed"] for each in taskq.run("queues", "list", "other", "--json").json] == [0]
+        assert "yes" in taskq.check("queues", "list", "q")
+
+    def test_housekeeping_goes_on_until_nothing_is_left(self, taskq, conn):
+        conn.execute(
+            'select taskq.enqueue_many(\'q\', (select jsonb_agg(\'{"task": "t", "ttl": 0.000001}\'::jsonb) '
+            "from generate_series(1, 7)))"
+        )
+        assert taskq.check("housekeep", "--limit", "3") == "0 taken back, 7 expired, 0 pruned\n"
+        assert taskq.run("housekeep", "--json").json == {"taken_back": 0, "expired": 0, "pruned": 0}
+
+
+class TestMistakes:
+    """One sentence on stderr that says what to do; nothing on stdout; never a traceback."""
+
+    @pytest.mark.parametrize(
+        ("wrong", "code", "said"),
+        [
+            ("postgresql://u:se%20cret@127.0.0.1:1/x", 69, "check --dsn, TASKQ_DSN"),
+            ("host=/nowhere password=secret dbname=x", 69, "check --dsn, TASKQ_DSN"),
+            ("nonsense secret", 1, "write postgresql://"),
+            ("postgresql://u:p@ss@host/x", 1, "%40"),
+        ],
+    )
+    def test_a_wrong_dsn(self, taskq, wrong, code, said):
+        for command in (("status",), ("migrate",), ("jobs", "list"), ("enqueue", "t")):
+            done = taskq.run(*command, "--dsn", wrong)
+            assert (done.code, done.out) == (code, "")
+            assert said in done.err
+            assert done.err.count("\n") == 1
+            assert "cret" not in done.err
+
+    def test_a_wrong_database(self, taskq, dsn):
+        done = taskq.run("status", "--dsn", f"{dsn} dbname=nowhere")
+        assert (done.code, done.out) == (69, "")
+        assert 'database "nowhere" does not exist' in done.err
+
+    @pytest.mark.parametrize(
+        "command", ["status", "housekeep", "jobs list", "queues list", "enqueue t", "worker --app app"]
+    )
+    def test_a_missing_schema(self, taskq, command):
+        done = taskq.run(*command.split(), "--schema", "Elsewhere")
+        assert (done.code, done.out) == (1, "")
+        assert "has no schema Elsewhere" in done.err
+        assert "taskq-sync migrate --schema Elsewhere" in done.err
+        assert done.err.count("\n") == 1
+
+    def test_a_name_that_cannot_be_a_schema(self, taskq):
+        done = taskq.run("migrate", "--schema", "o'brien")
+        assert (done.code, done.out) == (1, "")
+        assert "a name has 1 to 48 letters" in done.err
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            ((), "say --app module:attribute, or --import"),
+            (("--app", "nowhere:tq"), "there is no module 'nowhere'"),
+            (("--app", "app:nothing"), "app:nothing is no TaskQ: in this module there is: app:tq"),
+            (("--app", "json"), "json has no TaskQ"),
+            (("--import", "app,nowhere.tasks"), "there is no module 'nowhere'"),
+            (("--app", "app", "--dsn", "dbname=a", "--queues", ""), "1 to 100 queues"),
+        ],
+    )
+    def test_a_worker_without_its_application(self, taskq, arguments, said):
+        done = taskq.run("worker", *arguments)
+        assert (done.code, done.out) == (1, "")
+        assert said in done.err
+        assert done.err.count("\n") == 1
+
+    def test_an_option_that_the_application_would_ignore(self, taskq, tmp_path):
+        (tmp_path / "fixed.py").write_text(APP.replace("TaskQ()", "TaskQ('dbname=mine')"))
+        done = taskq.run("worker", "--app", "fixed", "--dsn", "dbname=other")
+        assert done.code == 1
+        assert "so --dsn would be ignored" in done.err
+
+    def test_a_fault_inside_the_application_keeps_its_traceback(self, taskq, tmp_path):
+        (tmp_path / "faulty.py").write_text("import nowhere_to_be_found\n")
+        with pytest.raises(ModuleNotFoundError, match="nowhere_to_be_found"):
+            taskq.run("worker", "--app", "faulty")

@@ -70,7 +70,7 @@ class Claimer:
         self._waiting = Waiting()
         self._left = math.inf if config.max_jobs is None else config.max_jobs
         self._claims_in_a_row = 0
-        self._looked_idle = False
+        self._found_nothing = False
         self._wake = Event()
         self._notified = Event()
         self._service = Service(name, self._run, ended)
@@ -142,15 +142,16 @@ class Claimer:
         room = self._room(now)
         if room == 0:
             return math.inf
-        self._looked_idle = not len(self._attempts)
+        idle = not len(self._attempts)
         if self._rest.lying and not self._notified.is_set() and not self._hint():
             return 0.0
         found = self._claim(room)
+        self._found_nothing = idle and not found
         if found == room:
             self._rest.over()
         elif self._hint():
             self._ready_again(found)
-        elif self._config.burst and self._looked_idle and not found:
+        elif self._config.burst and self._found_nothing:
             self._lifecycle.request_stop("nothing is due")
         return 0.0
 
@@ -164,7 +165,7 @@ class Claimer:
 
     def _drained(self) -> bool:
         """In a burst: the jobs that were under way at the last look are settled, so look what they left."""
-        return self._config.burst and not self._looked_idle and not len(self._attempts)
+        return self._config.burst and not self._found_nothing and not len(self._attempts)
 
     def _claim(self, room: int) -> int:
         """Claim up to *room* jobs, hand them over and return how many came."""

@@ -1,0 +1,64 @@
+"""Fixtures of the worker's tests: a client, workers in threads, and the SQL functions to look from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kit.contract import Connection, Contract
+from kit.workers import Gate, WorkerThread
+from taskq_sync import TaskQ
+
+
+@pytest.fixture
+def tq(dsn: str) -> Iterator[TaskQ]:
+    """A client of the database of the test, whose tasks the workers run."""
+    with TaskQ(dsn) as made:
+        yield made
+
+
+@pytest.fixture
+def sql(conn: Connection) -> Contract:
+    """The SQL functions."""
+    return Contract(conn)
+
+
+@pytest.fixture
+def work(tq: TaskQ, gate: Gate) -> Iterator[Callable[..., WorkerThread]]:
+    """Start workers, as `work(slots=2)`. What is still running at the end of the test is stopped, twice."""
+    started: list[WorkerThread] = []
+
+    def start(**options: Any) -> WorkerThread:
+        made = WorkerThread(tq, **{"slots": 2, **options})
+        started.append(made)
+        return made.start()
+
+    yield start
+    gate.open.set()
+    for each in started:
+        if each.alive:
+            each.worker.stop()
+            each.worker.stop()
+            each.join()
+
+
+@pytest.fixture
+def drain(tq: TaskQ) -> Callable[..., WorkerThread]:
+    """Run what is due, as `drain(slots=2)`, and return the worker after its end."""
+
+    def run(**options: Any) -> WorkerThread:
+        made = WorkerThread(tq, **{"slots": 2, "burst": True, **options})
+        made.join()
+        return made
+
+    return run
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """A gate that is open at the end of the test."""
+    made = Gate()
+    yield made
+    made.open.set()

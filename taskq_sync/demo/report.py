@@ -126,7 +126,7 @@ def make_report(
         snoozes=int(snoozes),
         retried=retried,
         taken_back=taken_back,
-        started_twice=_started_twice(_pairs(session, _TAKEN_BACK, {}), starts),
+        started_twice=started_twice(_pairs(session, _TAKEN_BACK, {}), starts),
         killed=killed,
         lines=int(lines),
         biggest=[BigModule(_short(path), *sizes) for path, *sizes in session.execute(_BIGGEST, {})],
@@ -143,7 +143,7 @@ def _pairs(session: Session, sql: str, params: Mapping[str, object]) -> set[Star
     return {Start(*row) for row in session.execute(sql, params)}
 
 
-def _started_twice(taken_back: set[Start], starts: Sequence[Start]) -> int:
+def started_twice(taken_back: set[Start], starts: Sequence[Start]) -> int:
     """Count the jobs that were started, taken back, and started again under a later fence."""
     first: dict[int, int] = {}
     for each in taken_back & set(starts):

@@ -40,6 +40,11 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
     "--soft-stop-timeout", type=duration, help="How long a stop waits for handlers. Default: without end."
 )
 @click.option(
+    "--take-back-every",
+    type=duration,
+    help="Time between two looks for jobs whose worker is gone. Default: 5s.",
+)
+@click.option(
     "--worker-id", metavar="NAME", help="Who this is; must be new for each start. Default: made up."
 )
 @click.option(

@@ -70,39 +70,43 @@ def from_json(text: str) -> JsonValue:
         raise PayloadError(f"the JSON cannot be read: {error}") from error
 
 
-def to_plain(value: object, declared: object, path: str) -> object:
-    """Return *value* as JSON-able objects, the way its declared type says.
+class TypeCodec:
+    """Writes and reads the values of one declared type; what that takes is found out once, here."""
 
-    Raises `PayloadError` at *path*.
-    """
-    if isinstance(declared, type) and is_record(declared) and not typing.is_typeddict(declared):
-        _require(value, declared, declared.__name__, path)
-    try:
-        return _payloads.unstructure(value, unstructure_as=declared)
-    except Exception as error:
-        raise _payload_error(error, path) from error
+    def __init__(self, declared: object, what: str) -> None:
+        """Take the type; *what* names its place. Raises `ConfigError` when no value of it could be
+        restored."""
+        self.is_record = is_record(declared)
+        self._declared: Any = declared
+        # What a record is written from; a TypedDict is a plain dict.
+        self._kind: type | None = (
+            declared
+            if isinstance(declared, type) and self.is_record and not typing.is_typeddict(declared)
+            else None
+        )
+        try:
+            self._write = _payloads.get_unstructure_hook(declared)
+            self._read = _payloads.get_structure_hook(self._declared)
+        except Exception as error:
+            raise ConfigError(f"{what} cannot be restored from JSON: {error}") from error
 
+    def to_plain(self, value: object, path: str) -> object:
+        """Return *value* as JSON-able objects, the way the type says. Raises `PayloadError` at *path*."""
+        if self._kind is not None:
+            _require(value, self._kind, self._kind.__name__, path)
+        try:
+            return self._write(value)
+        except Exception as error:
+            raise _payload_error(error, path) from error
 
-def structure(plain: object, declared: object, path: str) -> object:
-    """Return JSON-able objects as a value of the type *declared*.
-
-    Raises `PayloadError` at *path* or below.
-    """
-    if is_record(declared):
-        _require(plain, Mapping, "an object", path)
-    try:
-        return _payloads.structure(plain, cast(Any, declared))
-    except Exception as error:
-        raise _payload_error(error, path) from error
-
-
-def check_type(declared: object, what: str) -> None:
-    """Raise `ConfigError` unless values of the type *declared* can be written and read; *what* names it."""
-    try:
-        _payloads.get_unstructure_hook(declared)
-        _payloads.get_structure_hook(declared)
-    except Exception as error:
-        raise ConfigError(f"{what} cannot be restored from JSON: {error}") from error
+    def structure(self, plain: object, path: str) -> object:
+        """Return JSON-able objects as a value of the type. Raises `PayloadError` at *path* or below."""
+        if self.is_record:
+            _require(plain, Mapping, "an object", path)
+        try:
+            return self._read(plain, self._declared)
+        except Exception as error:
+            raise _payload_error(error, path) from error
 
 
 def is_record(declared: object) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from attrs import frozen
 
 from taskq_sync import codec, jsontext
+from taskq_sync.codec import TypeCodec
 from taskq_sync.context import JobContext
 from taskq_sync.errors import ConfigError, PayloadError
 from taskq_sync.model import JsonValue
@@ -26,13 +27,31 @@ _CALLABLE_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 @frozen
-class _Shape:
-    """The resolved types: of each parameter, of `**kwargs` if there are any, and which one is the whole
-    payload."""
+class _Member:
+    """One member of the payload: how its values are written and read, and its path for messages."""
 
-    types: Mapping[str, object]
-    rest: object | None
+    codec: TypeCodec
+    path: str
+
+
+@frozen
+class _Shape:
+    """What is known once the types are resolved: the members by name, the type of `**kwargs` if there are
+    any, and the name of the parameter that is the whole payload."""
+
+    members: Mapping[str, _Member]
+    rest: TypeCodec | None
     whole: str | None
+
+    def member(self, name: str) -> _Member:
+        """Return the member *name*, which was checked to be there or among the rest."""
+        found = self.members.get(name)
+        return found if found is not None else _Member(cast(TypeCodec, self.rest), path_of(name))
+
+
+def path_of(name: str) -> str:
+    """Return the path of a member of the payload."""
+    return "$" + jsontext.member(name)
 
 
 class Handler:
@@ -57,6 +76,10 @@ class Handler:
         self._parameters = parameters[1:] if self.wants_context else parameters
         self._signature = inspect.Signature(self._parameters)
         self._check_kinds()
+        named = [each for each in self._parameters if each.kind in _CALLABLE_BY_NAME]
+        self._names = frozenset(each.name for each in named)
+        self._required = frozenset(each.name for each in named if each.default is Parameter.empty)
+        self._rest = next((each.name for each in self._parameters if each not in named), None)
         self._shape: _Shape | None = None
 
     def _check_kinds(self) -> None:
@@ -75,13 +98,12 @@ class Handler:
         """
         shape = self.shape()
         given = self._bind(args, kwargs)
-        plain: object = {
-            name: codec.to_plain(value, shape.types.get(name, shape.rest), self._path(name))
-            for name, value in given.items()
-        }
-        if shape.whole is not None:
-            plain = cast("dict[str, object]", plain)[shape.whole]
-        text = jsontext.write(plain, f"the payload of {self._task}")
+        plain: dict[str, object] = {}
+        for name, value in given.items():
+            member = shape.member(name)
+            plain[name] = member.codec.to_plain(value, member.path)
+        whole: object = plain if shape.whole is None else plain[shape.whole]
+        text = jsontext.write(whole, f"the payload of {self._task}")
         self._check_size(text)
         self._check_round_trip(given, text)
         return text
@@ -93,12 +115,13 @@ class Handler:
         if not isinstance(payload, dict):
             raise PayloadError(f"the payload of {self._task} is no object")
         if shape.whole is not None:
-            return {shape.whole: codec.structure(payload, shape.types[shape.whole], "$")}
+            return {shape.whole: shape.member(shape.whole).codec.structure(payload, "$")}
         self._check_names(payload, shape)
-        return {
-            name: codec.structure(value, shape.types.get(name, shape.rest), self._path(name))
-            for name, value in payload.items()
-        }
+        kwargs = {}
+        for name, value in payload.items():
+            member = shape.member(name)
+            kwargs[name] = member.codec.structure(value, member.path)
+        return kwargs
 
     def call(self, ctx: JobContext, kwargs: Mapping[str, Any]) -> object:
         """Call the function, with the context first where it is wanted."""
@@ -113,18 +136,17 @@ class Handler:
 
     def _resolve(self) -> _Shape:
         hints = self._hints()
-        types: dict[str, object] = {}
-        rest: object | None = None
-        for each in self._parameters:
-            declared = hints.get(each.name, Any)
-            codec.check_type(declared, f"parameter {each.name!r} of task {self._task!r}")
-            if each.kind is Parameter.VAR_KEYWORD:
-                rest = declared
-            else:
-                types[each.name] = declared
-        [single] = types if len(types) == 1 and rest is None else [None]
-        whole = single if single is not None and codec.is_record(types[single]) else None
-        return _Shape(types, rest, whole)
+        codecs = {
+            each.name: TypeCodec(hints.get(each.name, Any), f"parameter {each.name!r} of task {self._task!r}")
+            for each in self._parameters
+        }
+        rest = codecs.pop(self._rest) if self._rest is not None else None
+        single = next(iter(codecs)) if len(codecs) == 1 and rest is None else None
+        whole = single if single is not None and codecs[single].is_record else None
+        members = {
+            name: _Member(each, "$" if name == whole else path_of(name)) for name, each in codecs.items()
+        }
+        return _Shape(members, rest, whole)
 
     def _hints(self) -> dict[str, object]:
         # Only of the payload: the context and what is returned may be imported for type checkers only.
@@ -143,18 +165,13 @@ class Handler:
             ) from error
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        if not args and self._required <= kwargs.keys() <= self._names:
+            return dict(kwargs)  # the usual call; `bind` would take longer than all the rest
         try:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise PayloadError(f"{self._task} cannot be called so: {error}") from None
-        rest = self._parameters[-1:] if self._parameters else []
-        if rest and rest[0].kind is Parameter.VAR_KEYWORD:
-            bound |= bound.pop(rest[0].name, {})
-        return bound
-
-    def _path(self, name: str) -> str:
-        whole = self.shape().whole
-        return "$" if whole is not None else "$" + jsontext.member(name)
+        return bound | bound.pop(self._rest, {}) if self._rest is not None else bound
 
     def _check_size(self, text: str) -> None:
         size = len(text.encode())
@@ -165,9 +182,10 @@ class Handler:
             )
 
     def _check_round_trip(self, given: Mapping[str, object], text: str) -> None:
+        shape = self.shape()
         restored = self.load(codec.from_json(text))
         for name, value in given.items():
-            where = codec.find_difference(value, restored[name], self._path(name))
+            where = codec.find_difference(value, restored[name], shape.member(name).path)
             if where is not None:
                 raise PayloadError(
                     f"the payload of {self._task} would come back changed at {where}",
@@ -176,13 +194,11 @@ class Handler:
                 )
 
     def _check_names(self, payload: Mapping[str, object], shape: _Shape) -> None:
-        for name in payload:
-            if name not in shape.types and shape.rest is None:
-                raise PayloadError(f"{self._task} has no parameter {name!r}", path=self._path(name))
-        for each in self._parameters:
-            required = each.default is Parameter.empty and each.kind in _CALLABLE_BY_NAME
-            if required and each.name not in payload:
-                raise PayloadError(f"{self._task} needs {each.name!r}", path=self._path(each.name))
+        if shape.rest is None:
+            for name in sorted(payload.keys() - self._names):
+                raise PayloadError(f"{self._task} has no parameter {name!r}", path=path_of(name))
+        for name in sorted(self._required - payload.keys()):
+            raise PayloadError(f"{self._task} needs {name!r}", path=path_of(name))
 
 
 def _is_context(first: Parameter) -> bool:

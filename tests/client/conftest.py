@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
@@ -28,5 +27,3 @@ def tq(make_tq: Callable[..., TaskQ]) -> TaskQ:
 def either_tq(request: pytest.FixtureRequest, make_tq: Callable[..., TaskQ]) -> TaskQ:
     """A client that connects directly, and one that believes in a pooler."""
     return make_tq(pooled=request.param == "pooled")
-
-

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskq_sync import codec, jsontext
+from taskq_sync.codec import TypeCodec
 from taskq_sync.errors import ConfigError, PayloadError
 from taskq_sync.model import JsonValue
 
@@ -65,8 +66,9 @@ Pair = namedtuple("Pair", "a b")
 
 def through(value: object, declared: object) -> object:
     """Write and read as a payload does; raise `PayloadError` where it would."""
-    text = jsontext.write(codec.to_plain(value, declared, "$"), "value")
-    restored = codec.structure(codec.from_json(text), declared, "$")
+    typed = TypeCodec(declared, "x")
+    text = jsontext.write(typed.to_plain(value, "$"), "value")
+    restored = typed.structure(codec.from_json(text), "$")
     difference = codec.find_difference(value, restored, "$")
     if difference is not None:
         raise PayloadError("changed", path=difference)
@@ -214,7 +216,7 @@ def test_an_instant_in_the_repeated_hour_comes_back(fold: int) -> None:
 
 class TestReadsFromOtherProducers:
     def test_an_instant_in_zulu_time(self) -> None:
-        assert codec.structure("2026-02-03T04:05:06.789012Z", datetime, "$") == UTC_TIME
+        assert TypeCodec(datetime, "x").structure("2026-02-03T04:05:06.789012Z", "$") == UTC_TIME
 
     @pytest.mark.parametrize(
         ("plain", "declared", "message"),
@@ -240,7 +242,7 @@ class TestReadsFromOtherProducers:
     )
     def test_and_refuses_what_is_not_of_the_type(self, plain: object, declared: object, message: str) -> None:
         with pytest.raises(PayloadError) as caught:
-            codec.structure(plain, declared, "$")
+            TypeCodec(declared, "x").structure(plain, "$")
 
         assert str(caught.value) == message
 
@@ -290,15 +292,15 @@ def test_reading_an_int_of_too_many_digits_is_a_payload_error() -> None:
         codec.from_json("1" * 5000)
 
 
-class TestCheckType:
+class TestATypeCodec:
     def test_accepts_the_types_of_the_table(self) -> None:
         for declared in (int, datetime, list[Item], Basket, Row, Any, Colour | None, dict[str, Any]):
-            codec.check_type(declared, "parameter 'x'")
+            TypeCodec(declared, "parameter 'x'")
 
     @pytest.mark.parametrize("declared", [type, open, "Item"])
     def test_refuses_what_cannot_be_restored(self, declared: object) -> None:
         with pytest.raises(ConfigError, match="parameter 'x' cannot be restored from JSON"):
-            codec.check_type(declared, "parameter 'x'")
+            TypeCodec(declared, "parameter 'x'")
 
 
 def test_knows_the_types_that_stand_for_a_whole_payload() -> None:

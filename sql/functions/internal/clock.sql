@@ -14,7 +14,7 @@ language sql
 stable
 parallel safe
 as $$
-  select statement_timestamp()
+  select pg_catalog.statement_timestamp()
 $$;
 
 comment on function taskq.clock is

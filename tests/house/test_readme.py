@@ -24,7 +24,7 @@ def ci(checkout: Path) -> str:
 
 
 def commands(readme: str) -> list[list[str]]:
-    blocks = re.findall(r"```console\n(.*?)```", readme, flags=re.DOTALL)
+    blocks = re.findall(r"```(?:console|sh)\n(.*?)```", readme, flags=re.DOTALL)
     return [[line.removeprefix("$ ") for line in block.splitlines()] for block in blocks]
 
 

@@ -31,7 +31,8 @@ def claims(session: Session, *queues: str, limit: int = 10) -> list[int]:
 
 def hold(session: Session, job_id: int) -> str | None:
     """Return why the queued job cannot be claimed."""
-    return session.value("select hold from taskq.ready where id = %s", job_id)
+    answer: str | None = session.value("select hold from taskq.ready where id = %s", job_id)
+    return answer
 
 
 def signals(session: Session) -> int:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 from psycopg.types.json import Jsonb
 
-from kit.contract import refused
+from kit.contract import Row, refused
 from races.sessions import Session
 
-UNIQUE = {"queue": "q", "task": "t", "unique_key": "k"}
+UNIQUE: Row = {"queue": "q", "task": "t", "unique_key": "k"}
 
 
-def batch(*keys: str | None) -> dict[str, object]:
+def batch(*keys: str | None) -> Row:
     """Return the arguments of `enqueue_many` for jobs with these unique keys."""
     return {"queue": "q", "jobs": Jsonb([{"task": "t", "unique_key": key} for key in keys])}
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 import pytest
 from psycopg.types.json import Jsonb
 
+from kit.contract import Row
 from races.sessions import VERBS, Session, settlement
 
 ENDS = ["complete", "cancel"]
 GOES_ON = [verb for verb in VERBS if verb not in ENDS]
 
-UNIQUE = {"queue": "q", "task": "t", "unique_key": "k"}
+UNIQUE: Row = {"queue": "q", "task": "t", "unique_key": "k"}
 
 
 @pytest.mark.parametrize("verb", ENDS)

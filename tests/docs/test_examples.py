@@ -96,11 +96,15 @@ def _run_python(module: ModuleType, block: Block, where: str) -> None:
 
 
 def _run_shell(block: Block, where: str) -> None:
-    for command in pages.commands(block.code):
+    for command, promised in pages.commands(block.code):
         words = shlex.split(command.partition(" > ")[0])
         if words[0] != "taskq-sync" or words[1] in _ENDLESS:
             continue
         if words[1] == "worker" and "--burst" not in words:
             words.append("--burst")
         result = CliRunner().invoke(main, words[1:], catch_exceptions=False)
-        assert result.exit_code == 0, f"{where}: {command}\n{result.output}"
+        refused = promised and promised[0].startswith("taskq-sync: ")
+        said = f"{where}: {command}\n{result.output}"
+        assert result.exit_code == (1 if refused else 0), said
+        printed = [line.rstrip() for line in (result.stderr if refused else result.stdout).splitlines()]
+        assert not promised or pages.matches(promised, printed), said

@@ -1,7 +1,8 @@
 """The pages of the documentation and the code in them.
 
 A block of code begins with three backticks and its language. Lines in it that begin with `-->` in SQL, or `#>` in
-Python, tell what comes out: the rows of the statement above, or what has been printed. `...` stands for anything.
+Python, tell what comes out: the rows of the statement above, or what has been printed. In a block of the shell these
+are the lines without a `$`. `...` stands for anything.
 """
 
 from __future__ import annotations
@@ -72,10 +73,18 @@ def statements(code: str) -> Iterator[Statement]:
         yield Statement("\n".join(sql), promised)
 
 
-def commands(code: str) -> list[str]:
-    """Return the commands of a block of the shell: what stands behind a `$`, and goes on after a backslash."""
-    lines = code.replace("\\\n", " ").splitlines()
-    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+def commands(code: str) -> list[tuple[str, list[str]]]:
+    """Return the commands of a block of the shell, each with the lines that it promises to print.
+
+    A command stands behind a `$`, and goes on after a backslash.
+    """
+    found: list[tuple[str, list[str]]] = []
+    for line in code.replace("\\\n", " ").splitlines():
+        if line.startswith("$ "):
+            found.append((line.removeprefix("$ "), []))
+        else:
+            found[-1][1].append(line)
+    return found
 
 
 def promised_lines(code: str) -> list[str]:

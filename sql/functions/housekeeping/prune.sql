@@ -13,6 +13,7 @@ returns int
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 as $$
 declare
   v_now   constant timestamptz := taskq.clock();

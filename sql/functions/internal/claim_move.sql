@@ -14,6 +14,7 @@ create or replace function taskq.claim_move(
 returns setof taskq.claimed_job
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set enable_seqscan = off
 as $$
 declare

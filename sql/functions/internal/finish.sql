@@ -10,6 +10,7 @@ create or replace function taskq.finish(p_landings taskq.landing[])
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set enable_seqscan = off
 as $$
 declare

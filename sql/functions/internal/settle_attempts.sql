@@ -28,6 +28,7 @@ returns table (
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set enable_seqscan = off
 as $$
 #variable_conflict use_column

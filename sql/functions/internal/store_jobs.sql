@@ -13,6 +13,7 @@ create or replace function taskq.store_jobs(p_queue text, p_jobs taskq.new_job[]
 returns table (ordinal int, status text, job_id bigint)
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 as $$
 #variable_conflict use_column
 declare

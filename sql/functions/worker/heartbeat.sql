@@ -32,6 +32,7 @@ returns table (
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 as $$
 #variable_conflict use_column
 declare

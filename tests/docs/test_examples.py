@@ -100,7 +100,7 @@ def _run_shell(block: Block, where: str) -> None:
         words = shlex.split(command.partition(" > ")[0])
         if words[0] != "taskq-sync" or words[1] in _ENDLESS:
             continue
-        if words[1] == "worker" and "--burst" not in words:
+        if words[1] == "worker" and not {"--burst", "--max-jobs"} & set(words):
             words.append("--burst")
         result = CliRunner().invoke(main, words[1:], catch_exceptions=False)
         refused = promised and promised[0].startswith("taskq-sync: ")

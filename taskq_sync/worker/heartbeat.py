@@ -76,6 +76,7 @@ class Heartbeat:
 
     def _run(self) -> None:
         wanted = self._attempts.beat_wanted
+        self._connect_early()
         try:
             while not self._ending:
                 seconds = self._until_next()
@@ -86,6 +87,13 @@ class Heartbeat:
                     self._beat()
         finally:
             self._link.close()
+
+    def _connect_early(self) -> None:
+        """Have the connection before handlers can use up what the server has to give."""
+        try:
+            self._link.call(lambda session: None)
+        except TaskQError as error:
+            self._not_before = monotonic() + self._link.failed(error)
 
     def _until_next(self) -> float:
         """Return the seconds until something is to be done: a beat, or telling a handler of its deadline."""

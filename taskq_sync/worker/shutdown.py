@@ -63,15 +63,16 @@ class Shutdown:
         self._wait_for_handlers()
         self._end_handlers()
         self._end(parts.claimer.join)
+        if parts.listener is not None:
+            self._end(parts.listener.join)
         parts.housekeeper.stop()
         self._end(parts.housekeeper.join)
         stuck = self._release_stuck()
         self._end_settler()
         parts.heartbeat.stop()
-        self._end(parts.heartbeat.join)
-        if parts.listener is not None:
-            self._end(parts.listener.join)
-        self._end(parts.slots.join)
+        if not stuck:
+            self._end(parts.heartbeat.join)
+            self._end(parts.slots.join)
         parts.transactions.close()
         code = self._exit_code(stuck)
         self._lifecycle.stopped("drained" if code == EXIT_DRAINED else f"exit code {code}")

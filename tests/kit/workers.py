@@ -69,8 +69,12 @@ class WorkerThread:
         def found() -> list[EventType]:
             return [event for event in self.of(kind) if where(event)]
 
-        eventually(lambda: found() or self.code is not None or self.error, f"the worker reports {kind.__name__}")
-        assert found(), f"the worker ended with {self.code or self.error!r} and never reported {kind.__name__}"
+        eventually(
+            lambda: found() or self.code is not None or self.error, f"the worker reports {kind.__name__}"
+        )
+        assert found(), (
+            f"the worker ended with {self.code or self.error!r} and never reported {kind.__name__}"
+        )
         return found()[0]
 
     @property

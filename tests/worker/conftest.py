@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from kit.contract import Connection, Contract
+from kit.databases import Databases
+from kit.outage import Outages
 from kit.workers import Gate, WorkerThread
 from taskq_sync import TaskQ
 
@@ -62,3 +64,9 @@ def gate() -> Iterator[Gate]:
     made = Gate()
     yield made
     made.open.set()
+
+
+@pytest.fixture
+def outages(databases: Databases, conn: Connection) -> Outages:
+    """Ways to take the database away from the library."""
+    return Outages(databases.admin, conn)

@@ -58,7 +58,9 @@ def test_a_checkpoint_travels_with_the_next_beat(tq: TaskQ, work: Work, gate: Ga
     assert worker.stop() == 0
 
 
-def test_a_flushed_checkpoint_is_stored_before_the_call_returns(tq: TaskQ, drain: Drain, sql: Contract) -> None:
+def test_a_flushed_checkpoint_is_stored_before_the_call_returns(
+    tq: TaskQ, drain: Drain, sql: Contract
+) -> None:
     stored: list[object] = []
 
     @tq.task
@@ -74,7 +76,9 @@ def test_a_flushed_checkpoint_is_stored_before_the_call_returns(tq: TaskQ, drain
 
 
 @pytest.mark.parametrize(
-    "value", ["x" * 1_000_000, "x" * 2047, {1, 2}, float("nan"), "\x00"], ids=["1 MB", "2049", "set", "nan", "NUL"]
+    "value",
+    ["x" * 1_000_000, "x" * 2047, {1, 2}, float("nan"), "\x00"],
+    ids=["1 MB", "2049", "set", "nan", "NUL"],
 )
 def test_a_checkpoint_that_cannot_be_stored_is_an_error_of_the_handler(
     tq: TaskQ, drain: Drain, value: object
@@ -201,7 +205,9 @@ def test_a_lost_lease_is_told_to_the_handler_and_its_verdict_does_not_count(
         gate.pass_through(ctx)
         with pytest.raises(LeaseLost):
             ctx.checkpoint(1)
-        gate.error = pytest.raises(LeaseLost, ctx.raise_if_cancelled).value
+        with pytest.raises(LeaseLost) as caught:
+            ctx.raise_if_cancelled()
+        gate.error = caught.value
 
     job_id = handler.enqueue().job_id
     worker = work(slots=1, queues=["q"])
@@ -223,7 +229,9 @@ def test_a_flush_of_a_lost_attempt_says_so(tq: TaskQ, work: Work, gate: Gate, sq
     @tq.task(queue="q", max_attempts=1)
     def handler(ctx: JobContext) -> None:
         gate.pass_through(ctx)
-        gate.error = pytest.raises(LeaseLost, ctx.checkpoint, 1, flush=True).value
+        with pytest.raises(LeaseLost) as caught:
+            ctx.checkpoint(1, flush=True)
+        gate.error = caught.value
 
     job_id = handler.enqueue().job_id
     worker = work(slots=1)

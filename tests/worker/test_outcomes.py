@@ -35,7 +35,9 @@ class Odd:
         raise RuntimeError("no")
 
 
-def ended(tq: TaskQ, drain: Drain, answer: object = None, raises: BaseException | None = None, **task: object) -> Job:
+def ended(
+    tq: TaskQ, drain: Drain, answer: object = None, raises: BaseException | None = None, **task: object
+) -> Job:
     """Run one job whose handler returns *answer* or raises, and return the job after it."""
 
     @tq.task(name="t", **task)
@@ -97,7 +99,12 @@ def test_retry_is_a_failure_with_a_pause_of_its_own(tq: TaskQ, drain: Drain, how
 @pytest.mark.parametrize("how", ["answer", "raises"])
 def test_non_retryable_ends_the_job_as_failed(tq: TaskQ, drain: Drain, how: str) -> None:
     job = ended(tq, drain, **{how: NonRetryable("no such user", progress=9)})
-    assert (job.status, job.outcome, job.error, job.progress) == ("failed", "non_retryable", "no such user", 9)
+    assert (job.status, job.outcome, job.error, job.progress) == (
+        "failed",
+        "non_retryable",
+        "no such user",
+        9,
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +151,15 @@ def test_any_exception_is_a_failure_of_the_handler(tq: TaskQ, drain: Drain, erro
 
 def test_slots_survive_everything_and_go_on(tq: TaskQ, drain: Drain) -> None:
     """B66: 40 jobs that raise, then 40 that do not, on 4 slots."""
-    kinds = [SystemExit(0), SystemExit(1), KeyboardInterrupt(), GeneratorExit(), OwnBase(), StopIteration(), Hostile()]
+    kinds = [
+        SystemExit(0),
+        SystemExit(1),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        OwnBase(),
+        StopIteration(),
+        Hostile(),
+    ]
 
     @tq.task(max_attempts=1)
     def handler(number: int) -> None:
@@ -216,7 +231,19 @@ def recursive() -> list[object]:
         (recursive(), ""),
         ({1: "a"}, "key"),
     ],
-    ids=["set", "1 MB", "nan", "inf", "surrogate", "NUL", "object", "odd", "generator", "recursive", "int key"],
+    ids=[
+        "set",
+        "1 MB",
+        "nan",
+        "inf",
+        "surrogate",
+        "NUL",
+        "object",
+        "odd",
+        "generator",
+        "recursive",
+        "int key",
+    ],
 )
 def test_a_result_that_cannot_be_stored_ends_the_job_once(
     tq: TaskQ, drain: Drain, answer: object, said: str

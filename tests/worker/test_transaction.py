@@ -40,7 +40,9 @@ def run_one(tq: TaskQ, drain: Drain, handler: Callable[[JobContext], object]) ->
     return tq.get(job_id), worker
 
 
-def test_rows_and_completion_commit_together(tq: TaskQ, drain: Drain, effects: Callable[[], list[int]]) -> None:
+def test_rows_and_completion_commit_together(
+    tq: TaskQ, drain: Drain, effects: Callable[[], list[int]]
+) -> None:
     def handler(ctx: JobContext) -> None:
         with ctx.transaction() as tx:
             tx.execute("insert into effects values (%s)", [1])
@@ -77,7 +79,9 @@ def test_an_exception_rolls_both_back(tq: TaskQ, drain: Drain, effects: Callable
     assert effects() == []
 
 
-def test_an_error_of_the_commit_fails_the_attempt(tq: TaskQ, drain: Drain, effects: Callable[[], list[int]]) -> None:
+def test_an_error_of_the_commit_fails_the_attempt(
+    tq: TaskQ, drain: Drain, effects: Callable[[], list[int]]
+) -> None:
     def handler(ctx: JobContext) -> None:
         with ctx.transaction() as tx:
             tx.execute("insert into effects values (1), (1)")
@@ -128,9 +132,13 @@ def test_another_isolation_level_is_refused(
     tq: TaskQ, drain: Drain, effects: Callable[[], list[int]], level: str
 ) -> None:
     def handler(ctx: JobContext) -> None:
-        with pytest.raises(ConfigError, match=level), ctx.transaction() as tx:
-            tx.execute(f"set transaction isolation level {level}")
-            tx.execute("insert into effects values (1)")
+        def escape() -> None:
+            with ctx.transaction() as tx:
+                tx.execute(f"set transaction isolation level {level}")
+                tx.execute("insert into effects values (1)")
+
+        with pytest.raises(ConfigError, match=level):
+            escape()
 
     job, _ = run_one(tq, drain, handler)
     assert job.status == "succeeded"
@@ -201,7 +209,9 @@ def test_a_lost_fence_rolls_the_rows_back(
     assert sql.job(job_id)["status"] == "queued"
 
 
-def test_a_beat_during_the_commit_is_no_loss(tq: TaskQ, work: Work, sql: Contract, connect: Callable[[], Connection]) -> None:
+def test_a_beat_during_the_commit_is_no_loss(
+    tq: TaskQ, work: Work, sql: Contract, connect: Callable[[], Connection]
+) -> None:
     """A trigger holds the COMMIT up, with the row locked, for several beats."""
     held = threading.Event()
 
@@ -215,15 +225,19 @@ def test_a_beat_during_the_commit_is_no_loss(tq: TaskQ, work: Work, sql: Contrac
         "create function hold_up() returns trigger language plpgsql as "
         "$$ begin perform pg_advisory_xact_lock(42); return null; end $$"
     )
-    sql.run("create constraint trigger hold_up after insert on effects deferrable initially deferred "
-            "for each row execute function hold_up()")
+    sql.run(
+        "create constraint trigger hold_up after insert on effects deferrable initially deferred "
+        "for each row execute function hold_up()"
+    )
     blocker = connect()
     blocker.execute("select pg_advisory_lock(42)")
     job_id = handler.enqueue().job_id
     worker = work(slots=1)
     try:
         eventually(
-            lambda: sql.value("select count(*) from pg_locks where locktype = 'advisory' and not granted and objid = 42"),
+            lambda: sql.value(
+                "select count(*) from pg_locks where locktype = 'advisory' and not granted and objid = 42"
+            ),
             "the commit is held up",
         )
         expires = sql.value("select lease_expires_at from taskq.running where id = %s", job_id)

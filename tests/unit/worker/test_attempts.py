@@ -7,8 +7,8 @@ import threading
 from datetime import timedelta
 
 import pytest
-from kit.claimed import claimed_job
 
+from kit.claimed import claimed_job
 from taskq_sync.clock import monotonic
 from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage, beat_of, deadline_of
 

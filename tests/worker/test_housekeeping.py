@@ -1,0 +1,93 @@
+"""What every worker does for all of them: take back, expire, prune."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kit.contract import Contract
+from kit.outage import Outages
+from kit.waiting import eventually
+from kit.workers import WorkerThread
+from taskq_sync import TaskQ
+from taskq_sync.worker.events import ChoreFailing, Housekept
+
+Work = Callable[..., WorkerThread]
+
+
+def task(tq: TaskQ, queue: str = "q") -> None:
+    @tq.task(name="t", queue=queue)
+    def handler() -> None: ...
+
+
+def test_takes_back_what_a_dead_worker_held(tq: TaskQ, work: Work, sql: Contract) -> None:
+    """B01, B07: whatever became of the worker that held it."""
+    task(tq)
+    attempt = sql.new_attempt()
+    sql.run_out(attempt["job_id"])
+    work(take_back_every=0.05, lease=0.3)
+    eventually(lambda: sql.job(attempt["job_id"])["status"] == "succeeded", "the job is run")
+    assert [row["verb"] for row in sql.job_history(job_id=attempt["job_id"])] == ["take_back", "complete"]
+
+
+def test_takes_back_for_queues_and_tasks_that_it_does_not_know(tq: TaskQ, work: Work, sql: Contract) -> None:
+    """B09: the policy stands with the job."""
+    task(tq)
+    attempt = sql.new_attempt(queue="other", task="nope", max_attempts=1)
+    sql.run_out(attempt["job_id"])
+    work(take_back_every=0.05, lease=0.3)
+    eventually(lambda: sql.job(attempt["job_id"])["outcome"] == "retry_exhausted", "the job has failed")
+
+
+def test_touches_no_job_whose_lease_lasts(tq: TaskQ, work: Work, sql: Contract) -> None:
+    """B11: no start looks for what it might have left behind itself."""
+    task(tq)
+    attempt = sql.new_attempt()
+    passed = sql.new_attempt(queue="other")
+    sql.run_out(passed["job_id"])
+    work(take_back_every=0.05, lease=0.3)
+    eventually(lambda: sql.job(passed["job_id"])["status"] == "queued", "a pass was made")
+    assert sql.job(attempt["job_id"])["current_attempt_id"] == attempt["attempt_id"]
+
+
+def test_after_each_connect_the_owners_come_first(
+    tq: TaskQ, work: Work, sql: Contract, outages: Outages
+) -> None:
+    task(tq)
+    worker = work(take_back_every=0.02, prune_every=0.02)
+    attempt = sql.new_attempt(queue="other")
+    sql.run_out(attempt["job_id"])
+    old = sql.new_job(queue="other", ttl="1 ms")
+    eventually(lambda: sql.job(old)["status"] == "cancelled", "other chores are done")
+    assert sql.job(attempt["job_id"])["status"] == "running"
+    assert not [event for event in worker.of(Housekept) if event.chore == "take back"]
+
+
+def test_ends_jobs_past_their_time_to_live(tq: TaskQ, work: Work, sql: Contract) -> None:
+    task(tq)
+    job_id = sql.new_job(queue="other", ttl="1 ms")
+    work(prune_every=0.05)
+    eventually(lambda: sql.job(job_id)["outcome"] == "expired_ttl", "the job has expired")
+
+
+def test_deletes_jobs_past_their_retention(tq: TaskQ, work: Work, sql: Contract) -> None:
+    task(tq)
+    attempt = sql.new_attempt(queue="other")
+    sql.complete(job_id=attempt["job_id"], attempt_id=attempt["attempt_id"])
+    sql.run("update taskq.finished set purge_at = taskq.clock() - interval '1 s'")
+    work(prune_every=0.05)
+    eventually(lambda: not sql.value("select count(*) from taskq.jobs"), "the job is deleted")
+
+
+def test_a_chore_that_fails_keeps_nobody_from_running_jobs(tq: TaskQ, work: Work, sql: Contract) -> None:
+    task(tq)
+    sql.run("alter function taskq.prune(int) rename to prune_away")
+    try:
+        worker = work(prune_every=0.02)
+        failing = worker.wait_for(ChoreFailing)
+        assert failing.chore == "prune"
+        job_id = sql.new_job()
+        eventually(lambda: sql.job(job_id)["status"] == "succeeded", "the job is run")
+    finally:
+        sql.run("alter function taskq.prune_away(int) rename to prune")
+    eventually(lambda: worker.of(ChoreFailing)[-1].error is None, "the chore works again")
+    assert [event.chore for event in worker.of(ChoreFailing)] == ["prune", "prune"]

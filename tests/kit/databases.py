@@ -22,19 +22,17 @@ class Databases:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._server_dsn = run.dsn()
-        self._prefix = f"taskq_{run.identifier}"
+        self._prefix = run.database_prefix
         self._numbers = itertools.count(1)
         self.admin = psycopg.connect(self._server_dsn, autocommit=True, application_name="tests-admin")
 
     def close(self) -> None:
-        """Give the administration's connection back; the run's owner drops the template too."""
-        if self._run.is_owner:
-            self._drop(self._template)
+        """Give the administration's connection back."""
         self.admin.close()
 
     @property
     def _template(self) -> str:
-        return f"{self._prefix}_template"
+        return f"{self._prefix}template"
 
     @contextmanager
     def copy(self) -> Iterator[str]:
@@ -105,7 +103,7 @@ class Databases:
         return found.fetchone() is not None
 
     def _create(self, *, template: str) -> str:
-        name = f"{self._prefix}_{os.getpid()}_{next(self._numbers)}"
+        name = f"{self._prefix}{os.getpid()}_{next(self._numbers)}"
         self.admin.execute(
             sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
         )

@@ -21,6 +21,9 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
+from psycopg import sql
+
 from taskq_sync.embedded import EmbeddedServer
 
 _DSN = "TASKQ_TEST_DSN"
@@ -49,11 +52,10 @@ class Run:
             self._choose_backend()
 
     @property
-    def identifier(self) -> str:
-        """Letters and digits that no other run has, for names in a server shared by runs."""
-        return re.sub(r"[^a-z0-9]", "", self.folder.name.removeprefix("taskq-tests-").lower()) + str(
-            self.folder.stat().st_ino
-        )
+    def database_prefix(self) -> str:
+        """What the names of this run's databases begin with, and those of no other run on the server."""
+        letters = re.sub(r"[^a-z0-9]", "", self.folder.name.removeprefix("taskq-tests-").lower())
+        return f"taskq_{letters}{self.folder.stat().st_ino}_"
 
     def dsn(self) -> str:
         """Start the server, unless it runs, and return the DSN of its database for administration."""
@@ -66,6 +68,8 @@ class Run:
 
     def close(self) -> None:
         """Let the server go; the owner of the run stops it, whatever became of the others, and removes the folder."""
+        if self.is_owner and _DSN in os.environ:
+            _drop_databases(os.environ[_DSN], self.database_prefix)
         if self._stop is not None:
             self._stop()
         if self.is_owner:
@@ -102,6 +106,13 @@ class Run:
         self._stop = container.stop
         # For the processes of the run only; it ends with this process.
         os.environ[_DSN] = container.get_connection_url()
+
+
+def _drop_databases(dsn: str, prefix: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        found = conn.execute("select datname from pg_database where starts_with(datname, %s)", (prefix,))
+        for (name,) in found.fetchall():
+            conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 def _docker_answers() -> bool:

@@ -26,7 +26,8 @@ def welcome(user_id: int) -> str:
 def taskq(tmp_path, dsn, monkeypatch):
     """The command line, in a folder with an application, and the environment and modules put back behind it."""
     for name in ("DATABASE_URL", "TASKQ_SCHEMA"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that it is put back: the options of a command may set it
+        monkeypatch.delenv(name)
     monkeypatch.setenv("TASKQ_DSN", dsn)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

@@ -1,0 +1,217 @@
+"""What the path of a job costs: buffers in proportion to the rows it moves, whatever else waits in the tables."""
+
+# Scenarios B82, B83.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+from attrs import frozen
+
+from kit.contract import Contract, Row
+from kit.databases import Databases
+
+BACKLOG = 200_000
+
+#: More calls than it takes until plpgsql considers a plan for any arguments.
+WARM_UP = 6
+
+
+@frozen
+class Backlog:
+    """A database with 200,000 due jobs in `big`, and in `future` as many of a higher priority than its due ones.
+
+    *small* is what claims of 10 and of 100 cost while there was nothing in it but 1,000 jobs.
+    """
+
+    dsn: str
+    small: tuple[int, int]
+
+
+def _fill(sql: Contract, queue: str, rows: int, *, first_priority: int = 0, delay: str = "-1 minute") -> None:
+    """Store jobs as enqueue would, over ten priorities."""
+    sql.run(
+        """
+        with job as (
+          insert into taskq.jobs (queue, task, payload, priority, max_attempts, backoff, backoff_max, lease,
+                                  created_at, enqueued_by)
+          select %s, 't', '{}', %s + n %% 10, 5, '30 s', '1 h', '60 s', taskq.clock(), user
+          from generate_series(1, %s) as n
+          returning id, queue, task, priority, created_at)
+        insert into taskq.ready (id, queue, task, priority, scheduled_at)
+        select id, queue, task, priority, created_at + %s::interval + id * interval '1 us' from job
+        """,
+        queue,
+        first_priority,
+        rows,
+        delay,
+    )
+
+
+@pytest.fixture(scope="module")
+def backlog(databases: Databases) -> Iterator[Backlog]:
+    with databases.copy() as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        sql = Contract(conn)
+        for table in ("jobs", "ready", "running"):  # so that no statistics arrive by themselves
+            sql.run(f"alter table taskq.{table} set (autovacuum_enabled = off)")
+        _fill(sql, "small", 1000)
+        small = _cost_of_claims(sql, "small")
+        _fill(sql, "big", BACKLOG)
+        _fill(sql, "future", BACKLOG, first_priority=100, delay="1 day")
+        _fill(sql, "future", 5000)
+        yield Backlog(dsn, small)
+
+
+@pytest.fixture
+def session(backlog: Backlog) -> Iterator[Callable[[], Contract]]:
+    """Open sessions to the database of the backlog; their plans are their own."""
+    with ExitStack() as stack:
+        yield lambda: Contract(stack.enter_context(psycopg.connect(backlog.dsn, autocommit=True)))
+
+
+def _buffers(sql: Contract, call: str) -> int:
+    """Run *call* and return how many buffers it touched, those of nested statements included."""
+    [row] = sql.rows(f"explain (analyze, buffers, format json) select * from taskq.{call}")
+    plan = row["QUERY PLAN"][0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def _claim(queue: str, limit: int) -> str:
+    return f"claim(p_queues => array['{queue}'], p_worker_id => 'w', p_limit => {limit})"
+
+
+def _cost_of_claims(sql: Contract, queue: str) -> tuple[int, int]:
+    """Buffers of a claim of 10 and of one of 100, each after as many calls as its plans need to be kept."""
+
+    def cost(limit: int) -> int:
+        for _ in range(WARM_UP):
+            assert len(sql.rows(f"select * from taskq.{_claim(queue, limit)}")) == limit
+        return _buffers(sql, _claim(queue, limit))
+
+    return cost(10), cost(100)
+
+
+def test_a_claim_costs_by_the_rows_it_returns(backlog: Backlog, session: Callable[[], Contract]) -> None:
+    """Not by the due rows behind them, nor by rows of a higher priority that are not due yet.
+
+    Without statistics and with them, in a session that has just begun and in one whose plans are older. An empty
+    priority and a dead entry at the head of a range cost a few buffers each; a scan would cost thousands.
+    """
+    ten, hundred = backlog.small
+    assert hundred <= 11 * ten
+    assert hundred <= 25 * 100
+
+    old = session()
+    for statistics in ("without", "with"):
+        if statistics == "with":
+            session().run("analyze")
+        for sql in (old, session()):
+            for queue in ("big", "future"):
+                costs = _cost_of_claims(sql, queue)
+                assert costs[0] <= ten + 250, (statistics, queue)
+                assert costs[1] <= 1.3 * hundred + 250, (statistics, queue)
+
+
+def _plans(sql: Contract, call: str) -> list[Row]:
+    """Run *call* and return the plan of every statement inside it, as auto_explain has seen it run."""
+    logged: list[str] = []
+    sql.run("load 'auto_explain'")
+    for setting, value in {
+        "auto_explain.log_min_duration": "0",
+        "auto_explain.log_nested_statements": "on",
+        "auto_explain.log_analyze": "on",
+        "auto_explain.log_format": "json",
+        "client_min_messages": "log",
+    }.items():
+        sql.run(f"set {setting} = {value}")
+    sql.conn.add_notice_handler(lambda notice: logged.append(notice.message_primary or ""))
+    sql.rows(f"select * from taskq.{call}")
+    sql.run("reset client_min_messages")
+    return [json.loads(text.partition("plan:\n")[2])["Plan"] for text in logged if "plan:\n" in text]
+
+
+def _nodes(plan: Row) -> Iterator[Row]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)
+
+
+@pytest.mark.parametrize("queue", ["big", "future"])
+def test_a_claim_reaches_every_row_by_an_index(session: Callable[[], Contract], queue: str) -> None:
+    """The plans of the statements inside the real function, after those of the first calls were thrown away."""
+    sql = session()
+    if sql.value("show is_superuser") != "on":
+        pytest.skip("auto_explain needs a superuser")
+    for _ in range(WARM_UP):
+        sql.rows(f"select * from taskq.{_claim(queue, 10)}")
+    nodes = [node for plan in _plans(sql, _claim(queue, 10)) for node in _nodes(plan)]
+
+    reached = [node for node in nodes if node.get("Relation Name") in ("ready", "jobs", "running")]
+    assert {node["Relation Name"] for node in reached} == {"ready", "jobs", "running"}
+    kinds = {node["Node Type"] for node in reached}
+    assert kinds <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan", "ModifyTable"}
+    for node in nodes:
+        loops = node.get("Actual Loops", 1)
+        assert node.get("Actual Rows", 0) * loops <= 10, node
+        assert node.get("Rows Removed by Filter", 0) * loops == 0, node
+
+
+def _attempts(sql: Contract, count: int) -> list[Row]:
+    return sql.claim(queues=["big"], worker_id="w", limit=count)
+
+
+def _one(sql: Contract, function: str) -> str:
+    [attempt] = _attempts(sql, 1)
+    return f"{function}({attempt['job_id']}, {attempt['attempt_id']})"
+
+
+def _beat_ten(sql: Contract) -> str:
+    attempts = _attempts(sql, 10)
+    job_ids, fences = ([each[name] for each in attempts] for name in ("job_id", "attempt_id"))
+    return f"heartbeat('w', array{job_ids}::bigint[], array{fences}::bigint[])"
+
+
+def _settle_ten(sql: Contract, verb: str) -> str:
+    fields = {"delay": 60} if verb == "snooze" else {}
+    document = [
+        {"job_id": each["job_id"], "attempt_id": each["attempt_id"], "verb": verb, **fields}
+        for each in _attempts(sql, 10)
+    ]
+    return f"settle('w', '{json.dumps(document)}')"
+
+
+#: How each call is made, and how many buffers it may touch: about twice what it does.
+CALLS: dict[str, tuple[Callable[[Contract], str], int]] = {
+    "enqueue": (lambda sql: "enqueue('big', 't')", 30),
+    "enqueue with a key": (lambda sql: "enqueue('big', 't', p_unique_key => random()::text)", 60),
+    "poll_hint": (lambda sql: "poll_hint(array['small', 'big', 'future'])", 400),
+    "heartbeat of ten": (_beat_ten, 250),
+    "settle ten complete": (lambda sql: _settle_ten(sql, "complete"), 250),
+    "settle ten fail": (lambda sql: _settle_ten(sql, "fail"), 400),
+    "settle ten snooze": (lambda sql: _settle_ten(sql, "snooze"), 400),
+    "settle ten cancel": (lambda sql: _settle_ten(sql, "cancel"), 250),
+    "complete": (lambda sql: _one(sql, "complete"), 60),
+    "attempt_state": (lambda sql: _one(sql, "attempt_state"), 60),
+    "get_job": (lambda sql: f"get_job({sql.new_job(queue='big')})", 60),
+    "job_history": (lambda sql: f"job_history({sql.new_job(queue='big')})", 60),
+    "cancel_job that waits": (lambda sql: f"cancel_job({sql.new_job(queue='big')})", 80),
+    "cancel_job that runs": (lambda sql: f"cancel_job({_attempts(sql, 1)[0]['job_id']})", 80),
+    "list_jobs": (lambda sql: "list_jobs(p_limit => 10)", 500),
+    "expire_ttl": (lambda sql: "expire_ttl()", 30),
+    "prune": (lambda sql: "prune()", 60),
+}
+
+
+def test_no_step_of_a_job_costs_by_what_waits(session: Callable[[], Contract]) -> None:
+    sql = session()
+    costs = {}
+    for name, (call, _) in CALLS.items():
+        for _ in range(WARM_UP):
+            sql.rows(f"select * from taskq.{call(sql)}")
+        costs[name] = _buffers(sql, call(sql))
+
+    assert {name: cost for name, cost in costs.items() if cost > CALLS[name][1]} == {}

@@ -60,7 +60,7 @@ class JobRequest:
     options: JobOptions = field(factory=JobOptions)
 
 
-@frozen(kw_only=True)
+@frozen
 class ClaimedJob:
     """One job under lease, as `claim` returns it. SQL: functions/worker/claim.sql."""
 
@@ -106,7 +106,7 @@ class ClaimedJob:
         return self.failure_count + 1 >= self.max_attempts
 
 
-@frozen(kw_only=True)
+@frozen
 class Job:
     """One job wherever it stands, as the view `job_view` shows it. SQL: views/job_view.sql."""
 
@@ -177,7 +177,7 @@ class Job:
         return self.status in ("succeeded", "failed", "cancelled")
 
 
-@frozen(kw_only=True)
+@frozen
 class Attempt:
     """One claim of a job, running or ended. SQL: functions/observer/job_history.sql."""
 
@@ -196,7 +196,7 @@ class Attempt:
     scheduled_at: datetime | None
 
 
-@frozen(kw_only=True)
+@frozen
 class PollHint:
     """Whether it is worth polling a queue. SQL: functions/worker/poll_hint.sql."""
 
@@ -208,7 +208,7 @@ class PollHint:
     """How long until `next_due_at`, measured by the database; negative when it has passed."""
 
 
-@frozen(kw_only=True)
+@frozen
 class Beat:
     """What one heartbeat did for one attempt. SQL: functions/worker/heartbeat.sql."""
 
@@ -222,7 +222,7 @@ class Beat:
     """None when no checkpoint was sent; False when it was too large."""
 
 
-@frozen(kw_only=True)
+@frozen
 class Settled:
     """What became of one verdict. SQL: functions/worker/settle.sql."""
 
@@ -255,7 +255,7 @@ class Verdict:
     @classmethod
     def complete(cls, job_id: int, attempt_id: int, *, result_json: str | None = None) -> Verdict:
         """The job is done."""
-        return cls(job_id, attempt_id, "complete", _present(result=result_json))
+        return cls(job_id, attempt_id, "complete", {} if result_json is None else {"result": result_json})
 
     @classmethod
     def fail(
@@ -314,6 +314,8 @@ class Verdict:
     def document(self) -> str:
         """Return the element as JSON text, without absent properties."""
         head = f'{{"job_id":{self.job_id},"attempt_id":{self.attempt_id},"verb":"{self.verb}"'
+        if not self.members:
+            return head + "}"
         return head + "".join(f',"{name}":{value}' for name, value in self.members.items()) + "}"
 
 
@@ -329,7 +331,7 @@ def _interval(value: timedelta | None) -> str | None:
     return None if value is None else f'"{interval_text(value)}"'
 
 
-@frozen(kw_only=True)
+@frozen
 class QueueStats:
     """One queue at a glance. Counts stop at 10,001: read that as "more than 10,000". SQL: queue_stats.sql."""
 
@@ -345,7 +347,7 @@ class QueueStats:
     next_due_at: datetime | None
 
 
-@frozen(kw_only=True)
+@frozen
 class Presence:
     """The answer to `announce`: what the worker is asked to do."""
 
@@ -353,7 +355,7 @@ class Presence:
     paused_queues: tuple[str, ...]
 
 
-@frozen(kw_only=True)
+@frozen
 class AttemptState:
     """Where an attempt stands: `running`, `settled`, `lost` or `busy`; `status` is where it landed."""
 
@@ -361,7 +363,7 @@ class AttemptState:
     status: str | None
 
 
-@frozen(kw_only=True)
+@frozen
 class TakenBack:
     """One attempt that was ended because its lease ran out. SQL: functions/housekeeping/take_back.sql."""
 
@@ -373,7 +375,7 @@ class TakenBack:
     scheduled_at: datetime | None
 
 
-@frozen(kw_only=True)
+@frozen
 class Housekept:
     """How many rows one round of housekeeping handled."""
 
@@ -382,7 +384,7 @@ class Housekept:
     pruned: int
 
 
-@frozen(kw_only=True)
+@frozen
 class CancelResult:
     """The answer to `cancel_job`: `cancelled`, `requested` (running: the handler is told) or
     `already_ended`."""
@@ -392,7 +394,7 @@ class CancelResult:
     status: str
 
 
-@frozen(kw_only=True)
+@frozen
 class PauseResult:
     """The answer to `pause_queue` and `resume_queue`: `paused`, `already_paused`, `resumed` or
     `not_paused`."""
@@ -401,7 +403,7 @@ class PauseResult:
     result: str
 
 
-@frozen(kw_only=True)
+@frozen
 class Problem:
     """One finding of `check_integrity`."""
 
@@ -409,7 +411,7 @@ class Problem:
     problem: str
 
 
-@frozen(kw_only=True)
+@frozen
 class SchemaVersion:
     """What is installed: its version, and the oldest client that may use it."""
 
@@ -417,7 +419,7 @@ class SchemaVersion:
     min_client: str
 
 
-@frozen(kw_only=True)
+@frozen
 class QueueVersion:
     """The answer to `set_queue`: the policy of the queue now has this version."""
 
@@ -425,7 +427,7 @@ class QueueVersion:
     version: int
 
 
-@frozen(kw_only=True)
+@frozen
 class ConcurrencyLimit:
     """The answer to `set_concurrency_limit`."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from itertools import starmap
 from typing import TypeVar
-
-import attrs
 
 from taskq_sync.clock import interval_text
 from taskq_sync.db.connections import Row
@@ -15,9 +14,9 @@ _T = TypeVar("_T")
 
 
 def read(kind: type[_T], rows: Iterable[Row]) -> list[_T]:
-    """Return each row as a *kind*, an attrs class whose fields are the columns of the statement, in order."""
-    names = [each.name for each in attrs.fields(kind)]  # type: ignore[arg-type]  # all of model is attrs
-    return [kind(**dict(zip(names, row, strict=True))) for row in rows]
+    """Return each row as a *kind*, a class whose fields are the columns of the statement, in order."""
+    # By position: by name it takes three times as long, and a claim and a settle of every job come by here.
+    return list(starmap(kind, rows))
 
 
 def read_one(kind: type[_T], rows: Iterable[Row]) -> _T:

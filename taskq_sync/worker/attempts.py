@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from enum import Enum
+from functools import lru_cache
+
+from attrs import frozen
 
 from taskq_sync.clock import monotonic
 from taskq_sync.model import ClaimedJob
@@ -33,12 +37,27 @@ def beat_of(lease: float, configured: float | None = None) -> float:
     return min(lease / 3, LONGEST_BEAT)
 
 
-def deadline_of(lease: float, sent_at: float) -> float:
-    """Return the monotonic instant at which a lease granted by a call sent at *sent_at* becomes doubtful.
+@frozen
+class Terms:
+    """What a lease means for its holder, in seconds; computed once for each length."""
 
-    The database counts from a moment after the sending, so its lease ends later than this in any case.
-    """
-    return sent_at + lease - max(lease * MARGIN_SHARE, MARGIN_FLOOR)
+    lease: float
+    """How long the database waits."""
+
+    beat: float
+    """How long the holder waits before it renews."""
+
+    trusted: float
+    """How long after the sending of the call that granted or renewed it the holder relies on it. The database counts
+    from a moment later, so its lease ends later in any case."""
+
+
+@lru_cache(maxsize=1024)
+def terms_of(lease: timedelta, configured_beat: float | None = None) -> Terms:
+    """Return the terms of a *lease*."""
+    seconds = lease.total_seconds()
+    margin = max(seconds * MARGIN_SHARE, MARGIN_FLOOR)
+    return Terms(seconds, beat_of(seconds, configured_beat), seconds - margin)
 
 
 class Stage(Enum):
@@ -78,7 +97,6 @@ class LiveAttempt:
     __slots__ = (
         "_turn",
         "beat_at",
-        "beat_every",
         "cancel_requested",
         "checkpoint",
         "commit_unknown",
@@ -88,11 +106,11 @@ class LiveAttempt:
         "flush",
         "given_up",
         "job",
-        "lease",
         "lost",
         "stage",
         "started_at",
         "stored_checkpoint",
+        "terms",
         "transaction_used",
     )
 
@@ -100,8 +118,7 @@ class LiveAttempt:
         """Hold *job*, claimed by a call sent at the monotonic instant *sent_at*; *beat* if configured."""
         self.job = job
         self.fence = job.attempt_id
-        self.lease = job.lease.total_seconds()
-        self.beat_every = beat_of(self.lease, beat)
+        self.terms = terms_of(job.lease, beat)
         self.stage = Stage.WAITING
         self.started_at = 0.0
         self.cancel_requested = False
@@ -128,8 +145,8 @@ class LiveAttempt:
 
     def renewed(self, sent_at: float) -> None:
         """Count the lease from *sent_at*, when the call that renewed it was sent."""
-        self.deadline = deadline_of(self.lease, sent_at)
-        self.beat_at = sent_at + self.beat_every
+        self.deadline = sent_at + self.terms.trusted
+        self.beat_at = sent_at + self.terms.beat
         self.doubt_told = False
 
     @property

@@ -125,7 +125,7 @@ class Heartbeat:
         progress = {
             attempt.job.job_id: checkpoints[attempt.fence] for attempt in held if attempt.fence in checkpoints
         }
-        shortest = min((attempt.beat_every for attempt in held), default=CALL_TIMEOUT)
+        shortest = min((attempt.terms.beat for attempt in held), default=CALL_TIMEOUT)
         return self._link.call(
             lambda session: self._jobs.heartbeat(session, self._worker_id, pairs, progress=progress),
             timeout=max(SHORTEST_TIMEOUT, min(shortest, CALL_TIMEOUT)),
@@ -135,7 +135,7 @@ class Heartbeat:
         if beat.state == "ok":
             attempt.renewed(sent_at)
         elif beat.state == "busy":
-            attempt.beat_at = sent_at + min(BUSY_PAUSE, BUSY_SHARE * attempt.lease)
+            attempt.beat_at = sent_at + min(BUSY_PAUSE, BUSY_SHARE * attempt.terms.lease)
         else:
             self._lost(attempt)
         if beat.cancel_requested and not attempt.cancel_requested:

@@ -80,7 +80,7 @@ class Lifecycle:
     @property
     def stopping(self) -> bool:
         """Whether the way to the end has begun."""
-        return self._state in (State.STOPPING, State.STOPPED)
+        return self._state is State.STOPPING or self._state is State.STOPPED
 
     @property
     def handlers_must_end(self) -> bool:

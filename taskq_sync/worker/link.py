@@ -26,6 +26,10 @@ CALL_TIMEOUT = 5.0
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 
+#: A session that was not used for so many seconds is looked at first: the server may have ended it meanwhile,
+#: which is no failure of the call that would find out.
+LOOK_AFTER = 0.1
+
 #: An error that is none of the link (a function is missing, a right was revoked) is retried for so many
 #: seconds, because a deploy may be under way; then the part gives up and the worker ends.
 PATIENCE = 60.0
@@ -53,6 +57,7 @@ class Link:
         self._session: Session | None = None
         self._backoff = Backoff(base=FIRST_PAUSE, cap=LONGEST_PAUSE)
         self._failing_since = 0.0
+        self._used_at = 0.0
         self.connected_at = 0.0
 
     @property
@@ -67,8 +72,8 @@ class Link:
         answers. Raises what the session raises; `failed` says what then.
         """
         deadline = Deadline.after(self._timeout if timeout is None else timeout)
-        session = self._session
-        if session is None or session.closed:
+        session = self._usable()
+        if session is None:
             session = self._session = self._connect(deadline.seconds)
             self.connected_at = monotonic()
         try:
@@ -79,6 +84,7 @@ class Link:
         except BaseException:
             self.close()  # nobody knows what is still on its way over the wire
             raise
+        self._used_at = monotonic()
         if self._backoff.failures:
             self._backoff.reset()
         if self._lifecycle is not None:
@@ -98,6 +104,13 @@ class Link:
         if self._lifecycle is not None:
             self._lifecycle.ail(self._part, str(error))
         return self._backoff.next()
+
+    def _usable(self) -> Session | None:
+        """Return the session if the link seems to stand."""
+        session = self._session
+        if session is not None and monotonic() >= self._used_at + LOOK_AFTER and not session.is_alive():
+            session.close()
+        return None if session is None or session.closed else session
 
     def close(self) -> None:
         """Close the connection; the next call connects anew."""

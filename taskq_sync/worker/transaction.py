@@ -114,7 +114,7 @@ class Transactions:
 
     def _ask(self, attempt: LiveAttempt) -> str:
         """Return the state of the attempt, `unknown` if the database does not say before the lease is in doubt."""
-        deadline = Deadline(attempt.deadline, attempt.lease)
+        deadline = Deadline(attempt.deadline, attempt.terms.lease)
         try:
             return repeat_until(deadline, lambda: self._ask_once(attempt), when=is_transient)
         except DatabaseUnavailable:

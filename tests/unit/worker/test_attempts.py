@@ -10,7 +10,7 @@ import pytest
 
 from kit.claimed import claimed_job
 from taskq_sync.clock import monotonic
-from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage, beat_of, deadline_of
+from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage, beat_of
 
 
 def attempt(
@@ -38,7 +38,7 @@ def test_a_configured_beat_does_not_cost_a_job_with_a_shorter_lease() -> None:
 
 @pytest.mark.parametrize(("lease", "margin"), [(0.1, 0.05), (0.5, 0.05), (2.0, 0.2), (60.0, 6.0)])
 def test_the_local_deadline_comes_a_tenth_or_50_ms_before_the_end(lease: float, margin: float) -> None:
-    assert deadline_of(lease, sent_at=1000.0) == pytest.approx(1000.0 + lease - margin)
+    assert attempt(sent_at=1000.0, lease=lease).deadline == pytest.approx(1000.0 + lease - margin)
 
 
 def test_an_attempt_is_doubtful_from_its_deadline_on_and_a_beat_heals_it() -> None:

@@ -185,6 +185,27 @@ def test_signal_outlives_a_claim_that_finds_the_key_locked(
     assert claims(impatient) == [waiting]
 
 
+def test_keys_that_an_open_claim_has_locked_do_not_hide_the_signals_of_others(
+    one: Session, impatient: Session
+) -> None:
+    """More keys than a claim tries at once are busy, and all of them are signalled."""
+    attempts = [one.new_attempt(concurrency_key=f"free {number}") for number in range(20)]
+    waiting = [one.new_job(queue="waiting", concurrency_key=f"free {number}") for number in range(20)]
+    assert claims(one, "waiting", limit=20) == []
+    busy = [f"busy {number}" for number in range(100)]
+    for key in busy:
+        one.new_job(concurrency_key=key)
+
+    with one.transaction(rolls_back=True):
+        assert len(claims(one, limit=50) + claims(one, limit=50)) == 100
+        for key in busy:
+            impatient.set_concurrency_limit(key=key, max_running=2)
+        impatient.settle(**settlement(*attempts, verb="complete"))
+        claimed = claims(impatient, "waiting", limit=20)
+
+    assert claimed == waiting
+
+
 def test_job_on_hold_comes_back_when_the_slot_went_to_an_open_claim_that_rolled_back(
     running: Row, one: Session, impatient: Session
 ) -> None:

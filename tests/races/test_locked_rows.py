@@ -82,6 +82,23 @@ def test_prune_deletes_the_others(one: Session, impatient: Session) -> None:
     assert impatient.prune() == [{"prune": 1}]
 
 
+@pytest.mark.usefixtures("clocks")
+def test_expiry_and_prune_with_a_limit_do_not_spend_it_on_the_locked(
+    one: Session, impatient: Session
+) -> None:
+    attempts = [one.new_attempt(), one.new_attempt()]
+    one.settle(**settlement(*attempts, verb="complete"))
+    one.run("update taskq.finished set purge_at = taskq.clock()")
+    jobs = [one.new_job(ttl="1 min"), one.new_job(ttl="2 min")]
+    impatient.ahead(hours=1)
+
+    with one.transaction():
+        one.row_locked_by_hand("ready", jobs[0])
+        one.row_locked_by_hand("finished", attempts[0]["job_id"])
+        assert impatient.expire_ttl(limit=1) == [{"expire_ttl": 1}]
+        assert impatient.prune(limit=1) == [{"prune": 1}]
+
+
 def test_housekeeping_in_one_call_goes_round_it(one: Session, impatient: Session) -> None:
     jobs = [one.new_attempt()["job_id"] for _ in range(3)]
     one.run_out(*jobs)

@@ -4,7 +4,7 @@
 --
 -- Arguments: p_limit 1 to 10,000 jobs.
 -- Returns: how many ended.
--- Locks: ready rows by id, skipping locked ones; one pass at a time, another returns 0.
+-- Locks: ready rows in order of time, skipping locked ones; one pass at a time, another returns 0.
 -- Raises: TQ422 bad input.
 -- Called by: workers, housekeep.
 create or replace function taskq.expire_ttl(p_limit int = 1000)
@@ -20,14 +20,12 @@ begin
   if not taskq.start_pass('expire_ttl', p_limit) then
     return 0;
   end if;
-  with due as materialized (
-    select r.id from taskq.ready r where r.expires_at <= v_now order by r.expires_at limit p_limit
-  ),
-  locked as materialized (
+  with locked as materialized (
     select r.id
     from taskq.ready r
-    where r.id = any (array(select d.id from due d)) and r.expires_at <= v_now
-    order by r.id
+    where r.expires_at <= v_now
+    order by r.expires_at
+    limit p_limit
     for update skip locked
   )
   select array_agg(l.id) into v_ids from locked l;

@@ -5,7 +5,7 @@
 --
 -- Arguments: p_limit 1 to 10,000 jobs, and as many rows of each other kind.
 -- Returns: how many jobs were deleted.
--- Locks: finished rows by id, skipping locked ones; one pass at a time, another returns 0.
+-- Locks: finished rows in order of time, skipping locked ones; one pass at a time, another returns 0.
 -- Raises: TQ422 bad input.
 -- Called by: workers, housekeep.
 create or replace function taskq.prune(p_limit int = 1000)
@@ -23,14 +23,12 @@ begin
   if not taskq.start_pass('prune', p_limit) then
     return 0;
   end if;
-  with due as materialized (
-    select f.id from taskq.finished f where f.purge_at <= v_now order by f.purge_at limit p_limit
-  ),
-  locked as materialized (
+  with locked as materialized (
     select f.id
     from taskq.finished f
-    where f.id = any (array(select d.id from due d)) and f.purge_at <= v_now
-    order by f.id
+    where f.purge_at <= v_now
+    order by f.purge_at
+    limit p_limit
     for update skip locked
   )
   select array_agg(l.id) into v_ids from locked l;

@@ -24,14 +24,23 @@ declare
   v_queue text;
   v_count bigint;
 begin
-  with signalled as materialized (
-    select distinct s.key
-    from (select key from taskq.signals where kind = 'key' limit 1000) s
+  -- from key to key through the index; the limit counts what was locked, so that keys which an
+  -- open claim keeps, and many signals of one, do not hide the others
+  with recursive signalled (key) as (
+    (select s.key from taskq.signals s where s.kind = 'key' order by s.key limit 1)
+    union all
+    select (select s.key from taskq.signals s where s.kind = 'key' and s.key > d.key order by s.key limit 1)
+    from signalled d
+    where d.key is not null
+  ),
+  locked as materialized (
+    select d.key
+    from signalled d
+    where d.key is not null and pg_try_advisory_xact_lock(taskq.key_lock(d.key))
     limit 64
   )
-  select array_agg(s.key) into v_keys
-  from signalled s
-  where pg_try_advisory_xact_lock(taskq.key_lock(s.key));
+  select array_agg(l.key) into v_keys
+  from locked l;
   if v_keys is null then
     return;
   end if;

@@ -122,7 +122,7 @@ def translate(error: psycopg.Error, what: str) -> TaskQError:
     if known is not None:
         return known
     state = sqlstate_of(error)
-    message = f"could not {what}: {_said_by(error)}"
+    message = f"could not {what}: {said_by(error)}"
     if isinstance(error, psycopg.DataError) and state is None:  # NUL in a text
         return InvalidInput(message)
     if state is None:
@@ -158,6 +158,7 @@ def is_transient(error: BaseException) -> bool:
     return state[:2] in ("08", "53") or state in _SESSION_ENDED or state in _UNDONE
 
 
-def _said_by(error: BaseException) -> str:
+def said_by(error: BaseException) -> str:
+    """Return the message of an error in one line."""
     diag = getattr(error, "diag", None)
     return getattr(diag, "message_primary", None) or str(error).strip().partition("\n")[0]

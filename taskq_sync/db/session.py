@@ -24,7 +24,7 @@ from psycopg.pq import TransactionStatus
 
 from taskq_sync.clock import Deadline
 from taskq_sync.db.connections import Params, Row
-from taskq_sync.db.faults import is_connection_fault, sqlstate_of, translate
+from taskq_sync.db.faults import is_connection_fault, said_by, sqlstate_of, translate
 from taskq_sync.errors import DatabaseUnavailable, InvalidInput, OutcomeUnknown, TaskQError, WrongState
 
 _T = TypeVar("_T")
@@ -213,7 +213,7 @@ class Session:
             if committing and state not in _NOT_RUN:
                 return OutcomeUnknown(
                     f"the link to the database broke during {what}, which may or may not have been done: "
-                    f"{str(error).strip()}",
+                    f"{said_by(error)}",
                     sqlstate=state,
                 )
         if state == "57014" and deadline.expired:

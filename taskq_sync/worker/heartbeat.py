@@ -52,6 +52,7 @@ class Heartbeat:
         self._jobs = jobs
         self._attempts = attempts
         self._events = events
+        self._failing = False
         self._not_before = 0.0
         self._ending = False
         self._service = Service(name, self._run, ended)
@@ -83,7 +84,7 @@ class Heartbeat:
                 if seconds > 0:
                     wanted.wait(None if seconds == math.inf else seconds)
                     wanted.clear()
-                else:
+                elif not self._failing or monotonic() >= self._not_before:
                     self._beat()
         finally:
             self._link.close()
@@ -93,17 +94,16 @@ class Heartbeat:
         try:
             self._link.call(lambda session: None)
         except TaskQError as error:
-            self._not_before = monotonic() + self._link.failed(error)
+            self._failed(error)
 
     def _until_next(self) -> float:
         """Return the seconds until something is to be done: a beat, or telling a handler of its deadline."""
-        due = max(self._attempts.plan_beat(), self._not_before)
         now = monotonic()
-        if due <= now:
-            return 0.0
-        if self._not_before > now:
-            return min(due, self._tell_doubtful(now)) - now
-        return due - now
+        due = self._attempts.plan_beat()
+        if self._failing:
+            # Also when nothing is held: the worker claims nothing until this part has found the database again.
+            due = min(self._not_before, self._tell_doubtful(now))
+        return max(0.0, due - now)
 
     def _beat(self) -> None:
         held = [attempt for attempt in self._attempts.held() if not attempt.lost]
@@ -114,11 +114,16 @@ class Heartbeat:
         try:
             beats = self._send(held, checkpoints)
         except TaskQError as error:
-            self._not_before = monotonic() + self._link.failed(error)
-            self._tell_doubtful(monotonic())
+            self._failed(error)
             return
+        self._failing = False
         for attempt, beat in zip(held, beats, strict=True):
             self._apply(attempt, beat, sent_at, checkpoints.get(attempt.fence))
+        self._tell_doubtful(monotonic())
+
+    def _failed(self, error: TaskQError) -> None:
+        self._not_before = monotonic() + self._link.failed(error)
+        self._failing = True
 
     def _send(self, held: Sequence[LiveAttempt], checkpoints: dict[int, str]) -> Sequence[Beat]:
         pairs = [(attempt.job.job_id, attempt.fence) for attempt in held]

@@ -65,7 +65,8 @@ def _ended(event: of.WorkerEnded) -> None:
 
 
 def _state_changed(event: of.StateChanged) -> None:
-    level = logging.WARNING if event.after == "degraded" else logging.INFO
+    unwanted = event.after == "degraded" or (event.before, event.after) == ("starting", "stopped")
+    level = logging.WARNING if unwanted else logging.INFO
     logger.log(level, "%s -> %s: %s", event.before, event.after, event.reason)
 
 

@@ -7,6 +7,7 @@ it), a verdict comes out, and the slot goes on with the next job.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,9 @@ from taskq_sync.worker.failures import describe, headline
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.pauses import Pauses
 from taskq_sync.worker.transaction import Transactions
+
+#: Of a child process that comes back from the handler in which it was forked.
+FORKED_EXIT_CODE = 70
 
 _NO_LIMIT = Deadline.never()
 
@@ -97,7 +101,7 @@ class Runner:
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(job=attempt.job))
         try:
-            verdict = verdicts.of_value(attempt, spec, spec.call(self._context(attempt, spec), arguments))
+            verdict = verdicts.of_value(attempt, spec, self._call(attempt, spec, arguments))
         except Outcome as outcome:
             verdict = verdicts.of_value(attempt, spec, outcome)
             self._report_failure(attempt.job, verdict, None)
@@ -108,6 +112,17 @@ class Runner:
         if attempt.commit_unknown:
             return verdicts.of_unknown_commit(attempt.job)
         return verdict if attempt.stage is Stage.RUNNING else None
+
+    def _call(self, attempt: LiveAttempt, spec: TaskSpec, arguments: Mapping[str, Any]) -> object:
+        context = self._context(attempt, spec)
+        process = os.getpid()
+        try:
+            return spec.call(context, arguments)
+        finally:
+            # The handler has forked, and this is the child: a copy of the worker with one thread and the
+            # connections of its parent. It must not go on.
+            if os.getpid() != process:
+                os._exit(FORKED_EXIT_CODE)
 
     def _of_exception(self, attempt: LiveAttempt, spec: TaskSpec, error: BaseException) -> Verdict:
         giving_up = self._lifecycle.handlers_must_end

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from taskq_sync.client import TaskQ
 from taskq_sync.clock import Deadline
 from taskq_sync.db.schema import Schema
-from taskq_sync.errors import DatabaseUnavailable
+from taskq_sync.errors import DatabaseUnavailable, WrongState
 from taskq_sync.worker import log
 from taskq_sync.worker.config import WorkerConfig, WorkerOptions
 from taskq_sync.worker.events import Events, PartDied, WorkerEnded, WorkerStarted
@@ -56,6 +56,7 @@ class Worker:
         self.events = Events()
         log.observe(self.events)
         self._database = tq.database
+        self._was_run = False
         self._lifecycle = Lifecycle(self.events)
         self._parts = make_parts(tq, self.config, self._lifecycle, self.events, self._ended)
 
@@ -72,8 +73,12 @@ class Worker:
 
         In the main thread SIGTERM and SIGINT stop the worker softly, and a second one does not wait; and
         handlers that would not end are left behind there by ending the process, with the exit code. In any
-        other thread `stop` is the way to end it. Raises `SchemaError` at the start.
+        other thread `stop` is the way to end it. Raises `SchemaError` at the start, `WrongState` when it
+        was run before.
         """
+        if self._was_run:
+            raise WrongState(f"worker {self.worker_id} was run before; make another one")
+        self._was_run = True
         with Signals(partial(self._lifecycle.request_stop, insistent=True)):
             code = self._run()
         self.events.emit(WorkerEnded(worker_id=self.worker_id, exit_code=code))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import queue
 from collections.abc import Callable
 from datetime import timedelta
@@ -332,3 +333,22 @@ def test_the_context_comes_first_where_it_is_wanted(tq: TaskQ, drain: Drain, sql
     drain()
     fence = sql.value("select attempt_id from taskq.finished where id = %s", job_id)
     assert seen == [(job_id, 1, fence, 3)]
+
+
+@pytest.mark.filterwarnings(
+    "ignore:This process:DeprecationWarning"
+)  # Python 3.12 warns of fork with threads
+def test_a_child_that_a_handler_forks_is_no_second_worker(tq: TaskQ, drain: Drain) -> None:
+    """B21: it comes back from the handler, and must neither settle nor go on with the next job."""
+
+    @tq.task
+    def handler(number: int) -> int:
+        child = os.fork()
+        if child == 0:
+            raise SystemExit(0)
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    results = tq.enqueue_many(handler.job(number=number) for number in range(3))
+    assert drain().code == 0
+    assert [tq.get(result).result for result in results] == [70, 70, 70]

@@ -11,7 +11,9 @@ from kit.outage import Outages
 from kit.waiting import eventually
 from kit.workers import Gate, WorkerThread
 from taskq_sync import JobContext, TaskQ
-from taskq_sync.errors import LeaseLost
+from taskq_sync.db.pool import Database
+from taskq_sync.db.session import Session
+from taskq_sync.errors import DatabaseUnavailable, LeaseLost, OutcomeUnknown
 from taskq_sync.worker import settler
 from taskq_sync.worker.events import (
     AttemptsSettled,
@@ -248,9 +250,6 @@ def test_a_verdict_that_was_delivered_twice_counts_once(
     tq: TaskQ, drain: Drain, sql: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to a settle is lost after its commit."""
-    from taskq_sync.db.session import Session
-    from taskq_sync.errors import OutcomeUnknown
-
     execute = Session.execute
     lost: list[str] = []
 
@@ -275,3 +274,27 @@ def test_a_verdict_that_was_delivered_twice_counts_once(
     assert [tq.get(result).result for result in results] == list(range(30))
     assert not worker.of(VerdictRefused)
     assert not worker.of(LeaseWasLost)
+
+
+def test_a_heartbeat_that_fails_while_nothing_is_held_recovers_too(
+    tq: TaskQ, work: Work, sql: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is claimed until it has found the database again, so it must look without an attempt to beat."""
+    connect = Database.connect
+    refused: list[str] = []
+
+    def refuse_the_first(self: Database, name: str, timeout: float | None = None) -> Session:
+        if name.endswith("-heartbeat") and not refused:
+            refused.append(name)
+            raise DatabaseUnavailable("too many connections")
+        return connect(self, name, timeout)
+
+    monkeypatch.setattr(Database, "connect", refuse_the_first)
+
+    @tq.task(queue="q")
+    def handler() -> None: ...
+
+    work()
+    assert refused
+    job_id = handler.enqueue().job_id
+    eventually(lambda: sql.job(job_id)["status"] == "succeeded", "the job is run")

@@ -1,0 +1,157 @@
+"""What the workers of the scenarios run: `taskq-sync worker --import faults.tasks`.
+
+Each handler records its start and its end in the ledger, with its fence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import queue
+import re
+import signal
+import time
+
+import psycopg
+import psycopg.errors
+
+import taskq_sync
+from faults.ledger import recorded
+from taskq_sync import JobContext, TaskQ
+from taskq_sync.clock import monotonic
+
+tq = TaskQ()
+
+
+class OwnBaseException(BaseException):
+    """What a program may define."""
+
+
+@tq.task(queue="q", name="nap")
+def nap(ctx: JobContext, seconds: float = 0.0, again: float = 0.0, polite: bool = False) -> int:
+    """Sleep, in the first attempt for *seconds*, later for *again*; a polite one looks whether it should stop."""
+    with recorded(ctx):
+        until = time.monotonic() + (seconds if ctx.attempt == 1 else again)
+        while (left := until - time.monotonic()) > 0:
+            if polite:
+                ctx.raise_if_cancelled()
+            time.sleep(min(left, 0.02) if polite else left)
+        return ctx.attempt
+
+
+@tq.task(queue="q", name="spin")
+def spin(ctx: JobContext, seconds: float) -> None:
+    """Keep the interpreter busy in Python code."""
+    with recorded(ctx):
+        until, rounds = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            rounds += 1
+
+
+@tq.task(queue="q", name="hold_gil")
+def hold_gil(ctx: JobContext, kind: str, size: int) -> None:
+    """Keep the interpreter in one call of C code that gives nobody else a turn."""
+    with recorded(ctx):
+        if kind == "regex":
+            re.match(r"(a+)+$", "a" * size + "b")
+        else:
+            sum(range(size))
+
+
+@tq.task(queue="q", name="die", max_attempts=3, backoff=0)
+def die(ctx: JobContext, number: int = signal.SIGKILL) -> None:
+    """Kill the process, in every attempt."""
+    with recorded(ctx):
+        os.kill(os.getpid(), number)
+        time.sleep(60)
+
+
+@tq.task(queue="q", name="leave", backoff=0)
+def leave(ctx: JobContext, code: int) -> int:
+    """Leave the process without a word, in the first attempt."""
+    with recorded(ctx):
+        if ctx.attempt == 1:
+            os._exit(code)
+        return ctx.attempt
+
+
+RAISED = {
+    "SystemExit(0)": lambda: SystemExit(0),
+    "SystemExit(1)": lambda: SystemExit(1),
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "GeneratorExit": GeneratorExit,
+    "OwnBaseException": OwnBaseException,
+    "CancelledError": asyncio.CancelledError,
+    "StopIteration": StopIteration,
+    "StopAsyncIteration": StopAsyncIteration,
+    "MemoryError": MemoryError,
+    "RecursionError": RecursionError,
+    "TimeoutError": TimeoutError,
+    "concurrent.futures.TimeoutError": concurrent.futures.TimeoutError,
+    "concurrent.futures.CancelledError": concurrent.futures.CancelledError,
+    "queue.Empty": queue.Empty,
+    "queue.Full": queue.Full,
+    "InterruptedError": InterruptedError,
+    "BrokenPipeError": BrokenPipeError,
+    "ConnectionResetError": ConnectionResetError,
+    "psycopg.OperationalError": lambda: psycopg.OperationalError("the connection is closed"),
+    "psycopg.InterfaceError": lambda: psycopg.InterfaceError("the connection is closed"),
+    "UniqueViolation": lambda: psycopg.errors.UniqueViolation("duplicate key"),
+    "AdminShutdown": lambda: psycopg.errors.AdminShutdown("terminating connection"),
+    "SerializationFailure": lambda: psycopg.errors.SerializationFailure("could not serialize"),
+    **{
+        f"taskq_sync.{name}": (lambda kind: lambda: kind("raised by a handler"))(kind)
+        for name, kind in vars(taskq_sync).items()
+        if isinstance(kind, type) and issubclass(kind, taskq_sync.TaskQError)
+    },
+}
+
+
+@tq.task(queue="q", name="throw", max_attempts=1)
+def throw(ctx: JobContext, what: str) -> None:
+    """Raise one of `RAISED`."""
+    with recorded(ctx):
+        raise RAISED[what]()
+
+
+@tq.task(queue="q", name="stumble", max_attempts=5, backoff=0)
+def stumble(ctx: JobContext, seconds: float = 0.0) -> None:
+    """Fail in the first attempt."""
+    with recorded(ctx):
+        time.sleep(seconds)
+        if ctx.attempt == 1:
+            raise ValueError("the first time it fails")
+
+
+@tq.task(queue="q", name="keep_connections")
+def keep_connections(ctx: JobContext, seconds: float) -> None:
+    """Take a connection of the client's pool and the one for transactions, and hold both."""
+    with recorded(ctx), tq.database.connection(60.0), ctx.transaction() as tx:
+        tx.execute("select 1")
+        time.sleep(seconds)
+        tx.complete()
+
+
+@tq.task(queue="q", name="transact", max_attempts=5, backoff=0)
+def transact(ctx: JobContext, seconds: float = 0.0) -> None:
+    """Write a row and complete, in one transaction."""
+    with recorded(ctx), ctx.transaction() as tx:
+        tx.execute("insert into effects (job_id, fence) values (%s, %s)", (ctx.job.job_id, ctx.fence))
+        time.sleep(seconds)
+        tx.complete({"fence": ctx.fence})
+
+
+@tq.task(queue="q", name="follow")
+def follow(ctx: JobContext, jobs: int) -> None:
+    """Enqueue naps, each by a call of its own."""
+    with recorded(ctx):
+        for _ in range(jobs):
+            nap.using(unique_key=f"{ctx.job.job_id}-{_}").enqueue()
+
+
+@tq.task(queue="q", name="clocks")
+def clocks(ctx: JobContext) -> dict[str, float]:
+    """Tell what this process believes of the time."""
+    with recorded(ctx):
+        return {"wall": time.time(), "monotonic": time.monotonic(), "leases": monotonic()}

@@ -45,35 +45,47 @@ _NOT_RUN = frozenset({"25006", "57P03"})
 class BoundedConnection(psycopg.Connection[Row]):
     """A psycopg connection whose every wait for the server ends at `deadline`.
 
-    At the deadline the statement is cancelled; when no answer comes within `CANCEL_GRACE` either, the
-    connection is closed and the wait raises `psycopg.OperationalError`.
+    At the deadline the statement is cancelled. When no answer comes within `CANCEL_GRACE` either, or when
+    libpq is older than 17 and cannot cancel, the connection is closed and the wait raises
+    `psycopg.OperationalError`.
     """
 
     deadline: Deadline = Deadline.never()
 
     def wait(self, gen: Generator[Any, Any, _T], *args: Any, **kwargs: Any) -> _T:
         """Run *gen*, one exchange with the server, to its end or to the deadline."""
-        return super().wait(self._bounded(gen), *args, **kwargs)
+        if self.deadline.timeout is None:
+            return super().wait(gen, *args, **kwargs)
+        return self._wait_bounded(gen)
 
-    def _bounded(self, gen: Generator[Any, Any, _T]) -> Generator[Any, Any, _T]:
-        # psycopg resumes a generator at least every 0.1 s, with 0 when the socket has nothing.
+    def _wait_bounded(self, gen: Generator[Any, Any, _T]) -> _T:
+        # The protocol of psycopg's generators: they yield what to wait for and are sent what is ready, in the
+        # numbers of `selectors`. Its own loops resume a generator only when the socket is ready. An
+        # interruption (Ctrl-C) leaves the connection active, and nobody uses such a one again.
         deadline, cancelled = self.deadline, False
         try:
             wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if not ready and deadline.expired:
-                    if cancelled or not self._ask_to_cancel():
-                        self.close()
-                        raise psycopg.OperationalError("no answer from the server")
-                    deadline, cancelled = Deadline.after(CANCEL_GRACE), True
-                wanted = gen.send(ready)
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.pgconn.socket, wanted)
+                while True:
+                    ready = selector.select(deadline.remaining)
+                    if ready:
+                        before, wanted = wanted, gen.send(ready[0][1])
+                        if wanted != before:
+                            selector.modify(self.pgconn.socket, wanted)
+                    elif deadline.expired:
+                        if cancelled or not self._ask_to_cancel():
+                            self.close()
+                            raise psycopg.OperationalError("no answer from the server")
+                        deadline, cancelled = Deadline.after(CANCEL_GRACE), True
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
     def _ask_to_cancel(self) -> bool:
-        # An older libpq can only cancel by a blocking connect, which may hang just like the statement.
+        """Ask the server to cancel what it does; return whether an answer may be hoped for."""
         if not psycopg.capabilities.has_cancel_safe():
+            # Before libpq 17 asking means to connect without a time limit, and psycopg stops the whole
+            # process meanwhile: a network that swallows packets would silence every thread.
             return False
         try:
             self.cancel_safe(timeout=CANCEL_GRACE)

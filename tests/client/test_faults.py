@@ -18,6 +18,9 @@ from taskq_sync.clock import Deadline
 from taskq_sync.db.session import CANCEL_GRACE
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+CAN_CANCEL = pytest.mark.skipif(
+    not psycopg.capabilities.has_cancel_safe(), reason="needs libpq 17, see BoundedConnection"
+)
 LATE = 10.0  # what no call of these tests may take, with time for a busy machine
 
 
@@ -185,6 +188,7 @@ class TestReplyLost:
 
 @pytest.mark.usefixtures("within_seconds")
 class TestDeadline:
+    @CAN_CANCEL
     def test_ends_a_statement_that_waits_for_a_lock_and_nothing_is_done(
         self, tq: TaskQ, connect: Callable[..., Connection], jobs: Callable[[], list[int]]
     ) -> None:
@@ -199,6 +203,7 @@ class TestDeadline:
         holder.rollback()
         assert jobs() == []
 
+    @CAN_CANCEL
     def test_leaves_a_connection_that_goes_on_serving(
         self, tq: TaskQ, proxy: Proxy, connect: Callable[..., Connection]
     ) -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from kit.contract import Clock, Contract, Row
 
@@ -305,6 +306,19 @@ def test_as_many_come_back_as_have_room(sql: Contract) -> None:
     sql.set_concurrency_limit(key="k", max_running=5)
     assert _claim(sql) == ids[5:7]
     assert _held(sql) == ids[7:]
+
+
+def test_one_claim_brings_back_64_keys(sql: Contract) -> None:
+    for count in (1, 2):
+        document = [{"task": "t", "concurrency_key": f"k{n:02}"} for n in range(66)]
+        sql.enqueue_many(queue="q", jobs=Jsonb(document))
+        assert len(_claim(sql) + _claim(sql)) == 66 * (2 - count)
+    sql.run(
+        "update taskq.running set lease_expires_at = taskq.clock() - interval '1 hour', expiry_streak = 2"
+    )
+    assert len(sql.take_back()) == 66
+
+    assert [len(_claim(sql)) for _ in range(3)] == [64, 2, 0]
 
 
 def test_the_best_held_job_comes_back_first(sql: Contract) -> None:

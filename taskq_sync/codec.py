@@ -13,6 +13,7 @@ Decimal, UUID                  string                     digits are kept: 0.10 
 Enum                           its value
 bytes                          base64 string
 list, tuple, dict              array, object              keys are strings, or enums of strings
+Sequence                       array                      comes back as a tuple
 attrs, dataclass, TypedDict    object                     unknown members are refused
 Literal, X | None              as its value               other unions where the JSON tells which is meant
 none, Any, object, JsonValue   as it is                   bool, int, float, str, None, list, dict only
@@ -30,7 +31,7 @@ import base64
 import dataclasses
 import json
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -256,17 +257,21 @@ def _read_timedelta(value: Any, declared: Any) -> timedelta:
         raise _Misfit(f"expected a number of seconds, got {value!r}") from None
 
 
-def _is_list(declared: Any) -> bool:
-    return declared is list or typing.get_origin(declared) is list
+def _is_series(declared: Any) -> bool:
+    """Whether the type is a list, a tuple of any length or a `Sequence`, of whatever elements."""
+    origin, arguments = typing.get_origin(declared) or declared, typing.get_args(declared)
+    return origin in (list, Sequence) or (origin is tuple and (not arguments or arguments[-1] is Ellipsis))
 
 
-def _read_list(declared: Any, converter: BaseConverter) -> Callable[[Any, Any], Any]:
+def _read_series(declared: Any, converter: BaseConverter) -> Callable[[Any, Any], Any]:
     inner = list_structure_factory(declared, converter)
+    as_list = (typing.get_origin(declared) or declared) is list
 
     def read(value: Any, declared: Any) -> Any:
         if not isinstance(value, list):  # a str would be read as its characters
             raise _Misfit(f"expected a list, got {type(value).__name__}")
-        return inner(value, declared)
+        items = inner(value, declared)
+        return items if as_list else tuple(items)
 
     return read
 
@@ -315,7 +320,7 @@ def _make_converter() -> Converter:
     made.register_structure_hook(UUID, _from_text("a UUID", UUID))
     made.register_structure_hook(bytes, _from_text("base64", _read_bytes))
     made.register_structure_hook(timedelta, _read_timedelta)
-    made.register_structure_hook_factory(_is_list, _read_list)
+    made.register_structure_hook_factory(_is_series, _read_series)
     made.register_unstructure_hook(date, date.isoformat)
     made.register_unstructure_hook(datetime, _write_datetime)
     made.register_unstructure_hook(time, _write_time)

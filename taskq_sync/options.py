@@ -6,6 +6,7 @@ which go over the task's; what both leave open is null in SQL, which means the d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TypedDict
@@ -17,6 +18,7 @@ from taskq_sync.clock import as_duration
 from taskq_sync.errors import InvalidInput
 from taskq_sync.text import find_unstorable
 
+_CONTROL = re.compile(r"[\x01-\x1f\x7f]")
 MAX_NAME_BYTES = 120
 MAX_KEY_BYTES = 255
 MAX_DELAY = timedelta(days=366)
@@ -42,6 +44,8 @@ def check_text(value: object, what: str, max_bytes: int) -> None:
 def check_name(value: object, what: str) -> None:
     """Raise `InvalidInput` unless *value* may be the name of a queue or a task."""
     check_text(value, what, MAX_NAME_BYTES)
+    if _CONTROL.search(str(value)):
+        raise InvalidInput(f"{what} {value!r} holds a control character")
 
 
 def _duration(value: float | timedelta | None) -> timedelta | None:
@@ -91,6 +95,8 @@ def _aware(instance: object, attribute: attrs.Attribute[datetime | None], value:
             f"{attribute.name} {value.isoformat()} has no time zone",
             hint="use an aware datetime, for example datetime.now(timezone.utc)",
         )
+    if value.year < 1970:
+        raise InvalidInput(f"{attribute.name} {value.isoformat()} is earlier than 1970")
 
 
 def _mapping(

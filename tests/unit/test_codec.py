@@ -102,6 +102,7 @@ def through(value: object, declared: object) -> object:
         ([1, 2], list[int]),
         ((1, "a"), tuple[int, str]),
         ((1, 2, 3), tuple[int, ...]),
+        ((1, [2]), tuple),
         ({"a": [Decimal(1)]}, dict[str, list[Decimal]]),
         ({Kind.A: 1}, dict[Kind, int]),
         ("a", Literal["a", "b"]),
@@ -127,7 +128,7 @@ def test_comes_back_as_it_was(value: object, declared: object) -> None:
 
 
 def test_a_sequence_comes_back_as_a_tuple() -> None:
-    assert through([1, 2], Sequence[int]) == (1, 2)
+    assert through([1, 2], Sequence[int]) == through((1, 2), Sequence[int]) == (1, 2)
 
 
 def test_an_int_for_a_float_comes_back_as_a_float() -> None:
@@ -232,6 +233,8 @@ class TestReadsFromOtherProducers:
             ("1", timedelta, "expected a number of seconds, got str at $"),
             (1e300, timedelta, "expected a number of seconds, got 1e+300 at $"),
             ("ab", list[str], "expected a list, got str at $"),
+            ("ab", tuple[str, ...], "expected a list, got str at $"),
+            ("ab", Sequence[str], "expected a list, got str at $"),
             ([1], Item, "expected an object, got list at $"),
             ({"tags": []}, Item, "member 'price' is missing at $.price"),
             ({"price": 1, "prize": 2}, Item, "unknown member 'prize' at $"),

@@ -56,6 +56,7 @@ def test_seconds_become_timedelta() -> None:
         ({"unique_key": "a\x00"}, r"holds \\x00"),
         ({"concurrency_key": "\udce9"}, r"holds \\udce9"),
         ({"scheduled_at": datetime(2026, 2, 3)}, "has no time zone: use an aware datetime"),
+        ({"scheduled_at": NOON.replace(year=1969)}, "is earlier than 1970"),
         ({"scheduled_at": "2026-02-03"}, "scheduled_at must be a datetime"),
         ({"headers": [1]}, "headers must be a mapping"),
         ({"delay": 1, "scheduled_at": NOON}, "either delay or scheduled_at"),
@@ -84,7 +85,7 @@ def test_a_delay_goes_over_a_time_and_a_time_over_a_delay() -> None:
     assert JobOptions(scheduled_at=NOON).merged_over(JobOptions(delay=5)) == JobOptions(scheduled_at=NOON)
 
 
-@pytest.mark.parametrize("name", ["", "é" * 61, "a\x00", None, 7])
+@pytest.mark.parametrize("name", ["", "é" * 61, "a\x00", "a\n", "\x7f", None, 7])
 def test_refuses_a_bad_name(name: object) -> None:
     with pytest.raises(InvalidInput, match="queue"):
         check_name(name, "queue")

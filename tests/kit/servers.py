@@ -16,7 +16,9 @@ import gc
 import os
 import re
 import shutil
+import signal
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +27,14 @@ import psycopg
 from psycopg import sql
 
 from taskq_sync.embedded import EmbeddedServer
+from taskq_sync.embedded.lock import FileLock
+from taskq_sync.embedded.postmaster import Postmaster, is_postgres
 
 _DSN = "TASKQ_TEST_DSN"
 _BACKEND = "TASKQ_TEST_BACKEND"
 _IMAGE = "TASKQ_TEST_IMAGE"
 _FOLDER = "TASKQ_TEST_RUN_FOLDER"
+_PREFIX = "taskq-tests-"
 
 #: For tests only: nothing has to survive a crash, and every worker process of the run has sessions.
 _SETTINGS = {"max_connections": "300", "shared_buffers": "64MB"}
@@ -44,9 +49,13 @@ class Run:
 
     def __init__(self) -> None:
         self.is_owner = _FOLDER not in os.environ
+        self._alive: FileLock | None = None
         if self.is_owner:
-            os.environ[_FOLDER] = tempfile.mkdtemp(prefix="taskq-tests-")
+            _clear_up_after_killed_runs()
+            os.environ[_FOLDER] = tempfile.mkdtemp(prefix=_PREFIX)
         self.folder = Path(os.environ[_FOLDER])
+        if self.is_owner:
+            self._alive = FileLock.exclusive(self.folder / "run.lock")
         self._stop: Callable[[], None] | None = None
         if self.is_owner and _DSN not in os.environ:
             self._choose_backend()
@@ -54,7 +63,7 @@ class Run:
     @property
     def database_prefix(self) -> str:
         """What the names of this run's databases begin with, and those of no other run on the server."""
-        letters = re.sub(r"[^a-z0-9]", "", self.folder.name.removeprefix("taskq-tests-").lower())
+        letters = re.sub(r"[^a-z0-9]", "", self.folder.name.removeprefix(_PREFIX).lower())
         return f"taskq_{letters}{self.folder.stat().st_ino}_"
 
     def dsn(self) -> str:
@@ -79,6 +88,8 @@ class Run:
                     pass
             shutil.rmtree(self.folder)
             del os.environ[_FOLDER]
+        if self._alive is not None:
+            self._alive.release()
 
     def _local_server(self) -> EmbeddedServer:
         debian = re.fullmatch(r"postgres(\d+)", os.environ[_BACKEND])
@@ -106,6 +117,25 @@ class Run:
         self._stop = container.stop
         # For the processes of the run only; it ends with this process.
         os.environ[_DSN] = container.get_connection_url()
+
+
+def _clear_up_after_killed_runs() -> None:
+    """End the servers of runs whose owner is gone, which only a SIGKILL brings about, and remove their folders."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        lock = folder / "run.lock"
+        # A young one may be about to be locked by its owner.
+        if not lock.exists() or lock.stat().st_uid != os.geteuid() or time.time() - lock.stat().st_mtime < 60:
+            continue
+        dead = FileLock.exclusive(lock)
+        if dead is None:
+            continue
+        postmaster = Postmaster.read(folder / "server" / "data")
+        if postmaster is not None and is_postgres(postmaster.pid):
+            os.kill(postmaster.pid, signal.SIGINT)
+        gone = FileLock.wait_for(folder / "server" / "server.lock", 10) if postmaster is not None else dead
+        if gone is not None:
+            shutil.rmtree(folder)
+        dead.release()
 
 
 def _drop_databases(dsn: str, prefix: str) -> None:

@@ -49,8 +49,7 @@ class JobContext(ABC):
     @property
     @abstractmethod
     def deadline(self) -> Deadline:
-        """When the lease runs out unless a beat renews it, by the clock of this process; each beat moves
-        it."""
+        """When the time limit of the task runs out, by the clock of this machine; never if it has none."""
 
     @property
     @abstractmethod

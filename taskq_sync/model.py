@@ -101,6 +101,11 @@ class ClaimedJob:
         return _parse(self.progress_json)
 
     @property
+    def suspect(self) -> bool:
+        """Whether the attempt before ended by an expired lease: the job may have killed its worker."""
+        return self.expiry_streak > 0
+
+    @property
     def last_attempt(self) -> bool:
         """Whether a failure of this attempt ends the job."""
         return self.failure_count + 1 >= self.max_attempts

@@ -22,6 +22,7 @@ from taskq_sync.model import JsonValue
 from taskq_sync.options import JobOptions, check_name
 
 DEFAULT_QUEUE = "default"
+MIN_MEMORY_LIMIT = 1024 * 1024
 DEFAULT_PAYLOAD_GRACE = timedelta(minutes=10)
 
 RetryAfter = float | timedelta | Callable[[BaseException], float | timedelta | None]
@@ -84,6 +85,13 @@ class TaskSpec:
     timeout: timedelta | None = field(default=None, converter=_limit)
     """How long one attempt may take; then its context says `should_stop`. None means no limit."""
 
+    isolation: str = field(default="thread")
+    """`thread`, or `process`: each attempt runs in a child process, which can be killed and may die."""
+
+    memory_limit: int | None = field(default=None)
+    """How many bytes of address space an attempt may take beyond what its child process has at its start; only
+    with isolation `process`, and only Linux enforces it. None means no limit."""
+
     retry_on: tuple[type[BaseException], ...] | None = field(default=None, converter=_types)
     """If given, only these exceptions are worth another attempt; all others end the job as failed."""
 
@@ -107,8 +115,27 @@ class TaskSpec:
                 raise ConfigError(f"task {self.name!r} lists {kind!r}, which is no exception class")
         if self.timeout == timedelta(0):
             raise ConfigError(f"timeout of task {self.name!r} must be longer than 0 s")
+        self._check_isolation()
         if self.retry_after is not None and not callable(self.retry_after):
             as_duration(self.retry_after, f"retry_after of task {self.name!r}")
+
+    def _check_isolation(self) -> None:
+        if self.isolation not in ("thread", "process"):
+            raise ConfigError(
+                f"isolation of task {self.name!r} must be thread or process, it is {self.isolation!r}"
+            )
+        limit = self.memory_limit
+        if limit is None:
+            return
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < MIN_MEMORY_LIMIT:
+            raise ConfigError(
+                f"memory_limit of task {self.name!r} must be at least {MIN_MEMORY_LIMIT} bytes, it is {limit!r}"
+            )
+        if self.isolation != "process":
+            raise ConfigError(
+                f"task {self.name!r} has a memory_limit and runs in a thread",
+                hint='say isolation="process": only a process can be limited',
+            )
 
     @property
     def wants_context(self) -> bool:

@@ -57,6 +57,8 @@ class TaskValues(OptionValues, total=False):
     aliases: Sequence[str]
     result: Literal["store", "discard"]
     timeout: float | timedelta | None
+    isolation: Literal["thread", "process"]
+    memory_limit: int | None
     retry_on: ExceptionTypes | None
     give_up_on: ExceptionTypes
     retry_after: RetryAfter | None

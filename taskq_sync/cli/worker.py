@@ -12,7 +12,7 @@ from taskq_sync.cli.application import load_application, takes_application
 from taskq_sync.cli.parameters import duration, names
 from taskq_sync.cli.target import Target, open_session, takes_target
 from taskq_sync.db.schema import Schema
-from taskq_sync.worker import Worker
+from taskq_sync.worker import Application, Worker
 
 _LEVELS = ("debug", "info", "warning", "error")
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
@@ -45,6 +45,17 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
     help="Time between two looks for jobs whose worker is gone. Default: 5s.",
 )
 @click.option(
+    "--stop-grace",
+    type=duration,
+    help="How long a handler past its time limit, or cancelled, has to end. Then its child process is killed. "
+    "Default: 5s.",
+)
+@click.option(
+    "--isolated-max-jobs",
+    type=click.IntRange(1),
+    help="A child process for isolated tasks is replaced after so many jobs. Default: 100.",
+)
+@click.option(
     "--worker-id", metavar="NAME", help="Who this is; must be new for each start. Default: made up."
 )
 @click.option(
@@ -71,6 +82,9 @@ def worker(
     """
     logging.basicConfig(level=log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
     tq = load_application(app, imports, target)
+    options["application"] = Application(
+        app=app, imports=imports, log_level=log_level.upper(), log_format=_LOG_FORMAT
+    )
     given = {name: value for name, value in options.items() if value is not None}
     made = Worker(tq, **given)
     # The worker would find out too, and tell its log. Who types a wrong DSN gets a sentence.

@@ -7,10 +7,11 @@
     sys.exit(Worker(tq, slots=16).run())
 
 The order of reading: `worker` (the parts), `claimer`, `slots`, `runner`, `settler`, `heartbeat` (the way of
-a job through the process), `shutdown` (the end).
+a job through the process), `isolation`, `child` (its way through a child process), `shutdown` (the end).
 """
 
+from taskq_sync.worker.application import Application
 from taskq_sync.worker.config import WorkerConfig
 from taskq_sync.worker.worker import Worker
 
-__all__ = ["Worker", "WorkerConfig"]
+__all__ = ["Application", "Worker", "WorkerConfig"]

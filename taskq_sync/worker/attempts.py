@@ -167,7 +167,7 @@ class LiveAttempt:
         attempt when another job kills the process.
         """
         job = self.job
-        return job.concurrency_key is not None or job.expiry_streak > 0 or job.last_attempt
+        return job.concurrency_key is not None or job.suspect or job.last_attempt
 
 
 class Attempts:

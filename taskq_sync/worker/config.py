@@ -15,6 +15,7 @@ from attrs import field, frozen
 from taskq_sync.clock import as_duration
 from taskq_sync.errors import ConfigError, InvalidInput
 from taskq_sync.options import MAX_LEASE, MIN_LEASE, check_name, check_text
+from taskq_sync.worker.application import Application
 
 #: The lease of a job that was enqueued without one, in seconds; what a configured beat is compared with.
 DEFAULT_LEASE = 60.0
@@ -113,6 +114,17 @@ class WorkerConfig:
     transactions: int = field(default=4, validator=_whole(1))
     """The most handlers that can be inside `ctx.transaction()` at a time: the connections kept for that."""
 
+    application: Application | None = None
+    """Where child processes find the program: for tasks with `isolation="process"`, and for jobs that may have
+    killed a worker. None = there are no child processes: such tasks are refused, and such jobs get a thread."""
+
+    stop_grace: float = field(default=5.0, converter=_seconds, validator=_lasting(0.0))
+    """Seconds that a handler has to end after its time limit has passed, its job was cancelled or its lease was
+    lost. Then its child process is killed."""
+
+    isolated_max_jobs: int = field(default=100, validator=_whole(1))
+    """After so many jobs a child process is replaced."""
+
     burst: bool = False
     """Run what is due, then end, instead of waiting for more."""
 
@@ -157,6 +169,9 @@ class WorkerOptions(TypedDict, total=False):
     prune_every: float | timedelta
     announce_every: float | timedelta
     transactions: int
+    application: Application | None
+    stop_grace: float | timedelta
+    isolated_max_jobs: int
     burst: bool
     max_jobs: int | None
     max_seconds: float | timedelta | None

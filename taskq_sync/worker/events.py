@@ -78,7 +78,7 @@ class JobEnded(WorkerEvent):
     """The job's attempt is over for the slot.
 
     *verdict* is what will be asked of the database, None where the handler's own transaction has completed
-    the job.
+    the job, and after `SuspectDied`.
     """
 
     job: ClaimedJob
@@ -93,6 +93,26 @@ class JobFailed(WorkerEvent):
     job: ClaimedJob
     text: str
     error: BaseException | None = field(default=None, repr=False)
+
+
+@frozen(kw_only=True)
+class SuspectDied(WorkerEvent):
+    """A job that may have killed a worker before has killed the child process it was put into.
+
+    *death* says how. The job is left to its lease: the third time in a row ends it.
+    """
+
+    job: ClaimedJob
+    death: str
+
+
+@frozen(kw_only=True)
+class ChildUnavailable(WorkerEvent):
+    """The job belongs into a child process, and there is none, because of *reason*."""
+
+    job: ClaimedJob
+    reason: str
+    consequence: str
 
 
 @frozen(kw_only=True)

@@ -25,6 +25,8 @@ def observe(events: Events) -> None:
     events.subscribe(of.WorkerEnded, _ended)
     events.subscribe(of.StateChanged, _state_changed)
     events.subscribe(of.JobFailed, _job_failed)
+    events.subscribe(of.SuspectDied, _suspect_died)
+    events.subscribe(of.ChildUnavailable, _child_unavailable)
     events.subscribe(of.VerdictRefused, _verdict_refused)
     events.subscribe(of.VerdictsUndelivered, _undelivered)
     events.subscribe(of.CheckpointRefused, _checkpoint_refused)
@@ -71,8 +73,19 @@ def _state_changed(event: of.StateChanged) -> None:
 
 
 def _job_failed(event: of.JobFailed) -> None:
-    headline = event.text.partition("\n")[0]
-    logger.warning("%s failed: %s", _name(event.job), headline, exc_info=event.error)
+    # The text of an exception has its traceback; what failed in a child process has left nothing else here.
+    text = event.text if event.error is None else event.text.partition("\n")[0]
+    logger.warning("%s failed: %s", _name(event.job), text, exc_info=event.error)
+
+
+def _suspect_died(event: of.SuspectDied) -> None:
+    logger.error("%s: %s; the job is left to its lease", _name(event.job), event.death)
+
+
+def _child_unavailable(event: of.ChildUnavailable) -> None:
+    logger.error(
+        "%s belongs into a child process: %s; %s", _name(event.job), event.reason.rstrip(), event.consequence
+    )
 
 
 def _verdict_refused(event: of.VerdictRefused) -> None:
@@ -144,7 +157,7 @@ def _job_started(event: of.JobStarted) -> None:
 
 
 def _job_ended(event: of.JobEnded) -> None:
-    verb = "complete, by its own transaction" if event.verdict is None else event.verdict.verb
+    verb = "no verdict is needed" if event.verdict is None else event.verdict.verb
     logger.debug("%s ended after %.3f s: %s", _name(event.job), event.seconds, verb)
 
 

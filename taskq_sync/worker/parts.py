@@ -11,11 +11,13 @@ from taskq_sync.client import TaskQ
 from taskq_sync.model import Verdict
 from taskq_sync.worker import claimer as claiming
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
+from taskq_sync.worker.children import Children
 from taskq_sync.worker.claimer import Claimer
 from taskq_sync.worker.config import WorkerConfig
 from taskq_sync.worker.events import Events
 from taskq_sync.worker.heartbeat import Heartbeat
 from taskq_sync.worker.housekeeper import Housekeeper
+from taskq_sync.worker.isolation import Isolation
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.link import Link
 from taskq_sync.worker.listener import NotificationListener
@@ -35,6 +37,7 @@ class Parts:
     attempts: Attempts
     presence: Presence
     transactions: Transactions
+    children: Children
     settler: Settler
     heartbeat: Heartbeat
     slots: Slots
@@ -76,10 +79,20 @@ def make_parts(
     def settle(attempt: LiveAttempt, verdict: Verdict) -> None:
         settler.put(attempt, verdict)
 
+    children = Children(
+        config.application,
+        worker_id=config.worker_id,
+        max_jobs=config.isolated_max_jobs,
+        unwanted=lambda: lifecycle.handlers_must_end,
+    )
+    isolation = Isolation(
+        children, grace=config.stop_grace, attempts=attempts, lifecycle=lifecycle, events=events
+    )
     runner = Runner(
         registry=tq.registry,
         attempts=attempts,
         settle=settle,
+        isolation=isolation,
         transactions=transactions,
         pauses=pauses,
         lifecycle=lifecycle,
@@ -132,6 +145,7 @@ def make_parts(
         attempts=attempts,
         presence=presence,
         transactions=transactions,
+        children=children,
         settler=settler,
         heartbeat=heartbeat,
         slots=slots,

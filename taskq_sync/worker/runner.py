@@ -22,6 +22,7 @@ from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
 from taskq_sync.worker.context import WorkerContext
 from taskq_sync.worker.events import Events, JobEnded, JobFailed, JobStarted
 from taskq_sync.worker.failures import describe, headline
+from taskq_sync.worker.isolation import Isolation
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.pauses import Pauses
 from taskq_sync.worker.transaction import Transactions
@@ -45,11 +46,13 @@ class Runner:
         pauses: Pauses,
         lifecycle: Lifecycle,
         events: Events,
+        isolation: Isolation | None = None,
     ) -> None:
-        """*settle* takes each verdict; it must not block."""
+        """*settle* takes each verdict; it must not block. Without *isolation* everything runs in the caller."""
         self._registry = registry
         self._attempts = attempts
         self._settle = settle
+        self._isolation = isolation
         self._transactions = transactions
         self._pauses = pauses
         self._lifecycle = lifecycle
@@ -87,6 +90,9 @@ class Runner:
         spec = self._registry.find(job.task)
         if spec is None:
             return verdicts.of_unknown_task(job)
+        # Before the payload is looked at: restoring it may run code of the user's, too.
+        if self._isolation is not None and self._isolation.wants(attempt, spec):
+            return self._run_isolated(self._isolation, attempt, spec)
         try:
             arguments = spec.structure(codec.from_json(job.payload_json))
         except PayloadError as error:
@@ -94,6 +100,14 @@ class Runner:
             self._report_failure(job, verdict, None)
             return verdict
         return self._run_handler(attempt, spec, arguments)
+
+    def _run_isolated(self, isolation: Isolation, attempt: LiveAttempt, spec: TaskSpec) -> Verdict | None:
+        if self._events.wanted(JobStarted):
+            self._events.emit(JobStarted(job=attempt.job))
+        verdict = isolation.run(attempt, spec)
+        if verdict is not None:
+            self._report_failure(attempt.job, verdict, None)
+        return verdict
 
     def _run_handler(
         self, attempt: LiveAttempt, spec: TaskSpec, arguments: Mapping[str, Any]

@@ -73,6 +73,7 @@ class Shutdown:
         if not stuck:
             self._end(parts.heartbeat.join)
             self._end(parts.slots.join)
+        parts.children.close()
         parts.transactions.close()
         code = self._exit_code(stuck)
         self._lifecycle.stopped("drained" if code == EXIT_DRAINED else f"exit code {code}")

@@ -37,18 +37,23 @@ class Service:
     """One thread with a body that is meant to return only when it is told to end.
 
     As its last act the thread calls *ended*, with the exception that left the body or None, so that none ends
-    unnoticed. Not a daemon: whoever starts it joins it.
+    unnoticed. Whoever starts it joins it.
     """
 
     def __init__(
-        self, name: str, body: Callable[[], None], ended: Callable[[str, BaseException | None], None]
+        self,
+        name: str,
+        body: Callable[[], None],
+        ended: Callable[[str, BaseException | None], None],
+        *,
+        daemon: bool = False,
     ) -> None:
-        """Name the thread *name*."""
+        """Name the thread *name*. A *daemon* does not keep the process from ending."""
         self.name = name
         self._body = body
         self._tell_ended = ended
         self._returned = False
-        self._thread = Thread(target=self._run, name=name, daemon=False)
+        self._thread = Thread(target=self._run, name=name, daemon=daemon)
 
     def start(self) -> None:
         """Start the thread. Raises RuntimeError when called twice or when the system has no more threads."""

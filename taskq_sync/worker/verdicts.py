@@ -12,6 +12,8 @@ raises `LeaseLost` from its context          release, without cost: the outage w
 returns what cannot be stored                fail for good `invalid_result`, or complete without it
 returns follow-ups                           fail for good `followup_rejected`
 is not there                                 release, for 30 s at first, later up to 10 min
+has killed its child process                 fail; a suspect gets no verdict at all
+needs a child process and there is none      release for 30 s
 does not fit the payload                     release for 60 s in the first minutes, then fail for
                                              good `invalid_payload`
 ===========================================  ====================================================
@@ -41,6 +43,9 @@ UNKNOWN_TASK_PAUSE_CAP = 600.0
 
 #: The pause of a job whose payload may be meant for a newer worker.
 INVALID_PAYLOAD_PAUSE = timedelta(seconds=60)
+
+#: The pause of a job for which no child process could be started.
+NO_CHILD_PAUSE = timedelta(seconds=30)
 
 #: The pause of a job whose handler a stopping worker could not wait for.
 SHUTDOWN_PAUSE = timedelta(seconds=5)
@@ -103,6 +108,16 @@ def of_unknown_commit(job: ClaimedJob) -> Verdict:
     If it has, the database answers that the attempt is settled; if it has not, the job is run again.
     """
     return _fail(job, "commit_unknown: the link broke during the COMMIT of the handler's transaction")
+
+
+def of_death(attempt: LiveAttempt, death: str) -> Verdict:
+    """Return the verdict for an attempt that has ended its own child process; *death* says how."""
+    return _fail(attempt.job, death, progress=attempt.unsent_checkpoint)
+
+
+def of_no_child(job: ClaimedJob) -> Verdict:
+    """Return the verdict for a job that must run in a child process when none can be started."""
+    return Verdict.release(job.job_id, job.attempt_id, delay=NO_CHILD_PAUSE, cause="no_child_process")
 
 
 def cancelled(job: ClaimedJob) -> Verdict:

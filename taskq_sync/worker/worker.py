@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from taskq_sync.client import TaskQ
 from taskq_sync.clock import Deadline
 from taskq_sync.db.schema import Schema
-from taskq_sync.errors import DatabaseUnavailable, WrongState
+from taskq_sync.errors import ConfigError, DatabaseUnavailable, WrongState
 from taskq_sync.worker import log
 from taskq_sync.worker.config import WorkerConfig, WorkerOptions
 from taskq_sync.worker.events import Events, PartDied, WorkerEnded, WorkerStarted
@@ -49,10 +49,12 @@ class Worker:
         """Prepare a worker for the tasks of *tq*; nothing connects or starts.
 
         *queues* are those of the tasks if None. The options are those of `WorkerConfig`. Raises
-        `ConfigError`, also for a task whose parameters cannot be restored from JSON.
+        `ConfigError`, also for a task whose parameters cannot be restored from JSON, and for one that runs in a child
+        process when no *application* is given.
         """
         tq.registry.check()
         self.config = WorkerConfig(queues=tq.registry.queues if queues is None else queues, **options)
+        self._check_isolation(tq)
         self.events = Events()
         log.observe(self.events)
         self._database = tq.database
@@ -89,6 +91,14 @@ class Worker:
     def stop(self) -> None:
         """Ask the worker to stop softly; asked again, it no longer waits for its handlers. Does not block."""
         self._lifecycle.request_stop("stop() was called", insistent=True)
+
+    def _check_isolation(self, tq: TaskQ) -> None:
+        isolated = [spec.name for spec in tq.registry if spec.isolation == "process"]
+        if isolated and self.config.application is None:
+            raise ConfigError(
+                f"task {isolated[0]!r} runs in a child process, which has to find the program",
+                hint='hand Worker an application=Application(app="module:attribute")',
+            )
 
     def _run(self) -> int:
         try:

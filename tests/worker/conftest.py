@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kit import isolated
 from kit.contract import Connection, Contract
 from kit.databases import Databases
 from kit.outage import Outages
@@ -70,3 +71,33 @@ def gate() -> Iterator[Gate]:
 def outages(databases: Databases, conn: Connection) -> Outages:
     """Ways to take the database away from the library."""
     return Outages(databases.admin, conn)
+
+
+@pytest.fixture
+def isolated_tasks(tq: TaskQ, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks of `kit.isolated`; the children of a worker connect to the database of the test."""
+    monkeypatch.setenv("TASKQ_DSN", dsn)
+    isolated.add_to(tq)
+
+
+@pytest.fixture
+def drain_isolated(drain: Callable[..., WorkerThread]) -> Callable[..., WorkerThread]:
+    """Run what is due by a worker that can have child processes."""
+    return lambda **options: drain(**{"application": isolated.APPLICATION, "stop_grace": 0.2, **options})
+
+
+@pytest.fixture
+def work_isolated(work: Callable[..., WorkerThread]) -> Callable[..., WorkerThread]:
+    """Start workers that can have child processes."""
+    return lambda **options: work(**{"application": isolated.APPLICATION, "stop_grace": 0.2, **options})
+
+
+@pytest.fixture
+def enqueue(sql: Contract) -> Callable[..., int]:
+    """Enqueue a task by its name, as `enqueue("add", a=1, b=2)`; options of the job begin with an underscore."""
+
+    def run(task: str, **arguments: Any) -> int:
+        options = {name[1:]: arguments.pop(name) for name in list(arguments) if name.startswith("_")}
+        return sql.new_job(**{"queue": "q", "task": task, "payload": arguments, "backoff": "0 s", **options})
+
+    return run

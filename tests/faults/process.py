@@ -1,4 +1,4 @@
-"""A worker as its users run it: a process of its own, started by the command line, known by its log and its exit code."""
+"""A worker as its users run it: a process started by the command line, known by its log and its exit code."""
 
 from __future__ import annotations
 

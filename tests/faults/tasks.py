@@ -16,9 +16,8 @@ import time
 import psycopg
 import psycopg.errors
 
-import taskq_sync
 from faults.ledger import recorded
-from taskq_sync import JobContext, TaskQ
+from taskq_sync import JobContext, TaskQ, errors
 from taskq_sync.clock import monotonic
 
 tq = TaskQ()
@@ -76,34 +75,34 @@ def leave(ctx: JobContext, code: int) -> int:
         return ctx.attempt
 
 
-RAISED = {
-    "SystemExit(0)": lambda: SystemExit(0),
-    "SystemExit(1)": lambda: SystemExit(1),
-    "KeyboardInterrupt": KeyboardInterrupt,
-    "GeneratorExit": GeneratorExit,
-    "OwnBaseException": OwnBaseException,
-    "CancelledError": asyncio.CancelledError,
-    "StopIteration": StopIteration,
-    "StopAsyncIteration": StopAsyncIteration,
-    "MemoryError": MemoryError,
-    "RecursionError": RecursionError,
-    "TimeoutError": TimeoutError,
-    "concurrent.futures.TimeoutError": concurrent.futures.TimeoutError,
-    "concurrent.futures.CancelledError": concurrent.futures.CancelledError,
-    "queue.Empty": queue.Empty,
-    "queue.Full": queue.Full,
-    "InterruptedError": InterruptedError,
-    "BrokenPipeError": BrokenPipeError,
-    "ConnectionResetError": ConnectionResetError,
-    "psycopg.OperationalError": lambda: psycopg.OperationalError("the connection is closed"),
-    "psycopg.InterfaceError": lambda: psycopg.InterfaceError("the connection is closed"),
-    "UniqueViolation": lambda: psycopg.errors.UniqueViolation("duplicate key"),
-    "AdminShutdown": lambda: psycopg.errors.AdminShutdown("terminating connection"),
-    "SerializationFailure": lambda: psycopg.errors.SerializationFailure("could not serialize"),
+RAISED: dict[str, BaseException] = {
+    "SystemExit(0)": SystemExit(0),
+    "SystemExit(1)": SystemExit(1),
+    "KeyboardInterrupt": KeyboardInterrupt(),
+    "GeneratorExit": GeneratorExit(),
+    "OwnBaseException": OwnBaseException(),
+    "CancelledError": asyncio.CancelledError(),
+    "StopIteration": StopIteration(),
+    "StopAsyncIteration": StopAsyncIteration(),
+    "MemoryError": MemoryError(),
+    "RecursionError": RecursionError(),
+    "TimeoutError": TimeoutError(),
+    "concurrent.futures.TimeoutError": concurrent.futures.TimeoutError(),
+    "concurrent.futures.CancelledError": concurrent.futures.CancelledError(),
+    "queue.Empty": queue.Empty(),
+    "queue.Full": queue.Full(),
+    "InterruptedError": InterruptedError(),
+    "BrokenPipeError": BrokenPipeError(),
+    "ConnectionResetError": ConnectionResetError(),
+    "psycopg.OperationalError": psycopg.OperationalError("the connection is closed"),
+    "psycopg.InterfaceError": psycopg.InterfaceError("the connection is closed"),
+    "UniqueViolation": psycopg.errors.UniqueViolation("duplicate key"),
+    "AdminShutdown": psycopg.errors.AdminShutdown("terminating connection"),
+    "SerializationFailure": psycopg.errors.SerializationFailure("could not serialize"),
     **{
-        f"taskq_sync.{name}": (lambda kind: lambda: kind("raised by a handler"))(kind)
-        for name, kind in vars(taskq_sync).items()
-        if isinstance(kind, type) and issubclass(kind, taskq_sync.TaskQError)
+        name: kind("raised by a handler")
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.TaskQError)
     },
 }
 
@@ -112,7 +111,7 @@ RAISED = {
 def throw(ctx: JobContext, what: str) -> None:
     """Raise one of `RAISED`."""
     with recorded(ctx):
-        raise RAISED[what]()
+        raise RAISED[what]
 
 
 @tq.task(queue="q", name="stumble", max_attempts=5, backoff=0)

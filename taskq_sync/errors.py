@@ -11,7 +11,7 @@
     |-- WrongState             the job, or the session, is not in the state this needs
     |-- QueueFull              try later
     |-- BrokenInvariant        a defect: report it with the message
-    |-- SchemaError            the schema is missing, too old or not granted: `taskq-sync migrate`
+    |-- SchemaError            the schema is missing, too old, too new or not granted: `taskq-sync migrate`
     |-- DatabaseUnavailable    no answer in time, and nothing was done: try later
     |   `-- OutcomeUnknown     the link broke after sending: it may or may not have been done
     |-- EnqueueInterrupted     a bulk enqueue failed half way: `job_ids` says what is in
@@ -121,7 +121,8 @@ class BrokenInvariant(TaskQError):
 class SchemaError(TaskQError):
     """The schema is missing, older than this client needs, or its functions are not granted to the role.
 
-    `taskq-sync migrate` installs or upgrades it, `taskq-sync grant` gives an existing role its functions.
+    `taskq-sync migrate` installs or upgrades it. A role needs USAGE on the schema and EXECUTE on the functions
+    that it calls.
     """
 
 

@@ -83,7 +83,7 @@ _SCHEMA_HINTS = {
     "42883": _MIGRATE,
     "42P01": _MIGRATE,
     "42703": _MIGRATE,
-    "42501": "give the role its functions with `taskq-sync grant`",
+    "42501": "have the owner of the schema grant the role USAGE on it and EXECUTE on the functions it calls",
 }
 
 _ORDINAL = re.compile(r"\bordinal (\d+)")

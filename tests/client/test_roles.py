@@ -100,5 +100,5 @@ def test_the_next_due_time_is_measured_by_the_database(odd_tq: TaskQ) -> None:
 
 
 def test_a_role_without_its_functions_is_told_so(make_role: Callable[[], Role], conn: Connection) -> None:
-    with TaskQ(make_role().dsn) as tq, pytest.raises(SchemaError, match="taskq-sync grant"):
+    with TaskQ(make_role().dsn) as tq, pytest.raises(SchemaError, match="grant the role USAGE on it"):
         tq.get(1)

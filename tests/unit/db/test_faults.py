@@ -91,7 +91,7 @@ def test_an_error_of_somebody_else_is_not_ours() -> None:
     [
         (driver_error("42883"), SchemaError, "taskq-sync migrate"),
         (driver_error("3F000"), SchemaError, "taskq-sync migrate"),
-        (driver_error("42501"), SchemaError, "taskq-sync grant"),
+        (driver_error("42501"), SchemaError, "grant the role USAGE"),
         (driver_error("26000"), ConfigError, "pooled=True"),
         (driver_error("42P05"), ConfigError, "pooled=True"),
         (driver_error("54000", pg.ProgramLimitExceeded), InvalidInput, "could not claim"),

@@ -79,7 +79,7 @@ class Jobs:
     def enqueue_many(
         self, ex: Executor, queue: str, jobs_json: str, skip_wake: bool = False
     ) -> Sequence[EnqueueResult]:
-        """Enqueue the jobs of a JSON array (see `job_document`), all or none; results in input order.
+        """Enqueue the jobs of a JSON array (see `bulk.document`), all or none; results in input order.
 
         At most 10,000 jobs and 8 MiB. SQL: producer/enqueue_many.sql.
         """

@@ -17,7 +17,8 @@ sent, when the server undid it, or when the unique key of the job holds it toget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from taskq_sync.bulk import Batch, batches
@@ -26,6 +27,7 @@ from taskq_sync.context import JobContext
 from taskq_sync.db.config import DEFAULT_POOL_SIZE, DEFAULT_TIMEOUT, DatabaseConfig, read_config
 from taskq_sync.db.connections import Executor, executor_for
 from taskq_sync.db.faults import is_transient
+from taskq_sync.db.installed import require_client
 from taskq_sync.db.jobs import Jobs
 from taskq_sync.db.pool import Database
 from taskq_sync.db.queues import Queues
@@ -34,12 +36,14 @@ from taskq_sync.errors import (
     EnqueueInterrupted,
     InvalidInput,
     OutcomeUnknown,
+    SchemaError,
     TaskQError,
 )
 from taskq_sync.model import EnqueueResult, Job, JobRequest
 from taskq_sync.registry import Registry
 from taskq_sync.retry import repeat_until
 from taskq_sync.task import ContextTask, Task, TaskDecorator, TaskValues, make_task
+from taskq_sync.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _T = TypeVar("_T")
+
+_NOT_GRANTED = "42501"
 
 
 class TaskQ:
@@ -92,6 +98,7 @@ class TaskQ:
         self.database = Database(config)
         self.jobs = Jobs(self.database.statements)
         self.queues = Queues(self.database.statements)
+        self._allowed = False  # the schema was asked whether it serves this client
 
     # Tasks
 
@@ -183,12 +190,10 @@ class TaskQ:
     def get(self, job: int | EnqueueResult, *, timeout: float | None = None) -> Job:
         """Return a job, wherever it stands. Raises `JobNotFound`, `DatabaseUnavailable`, `SchemaError`."""
         job_id = job.job_id if isinstance(job, EnqueueResult) else job
-        try:
+        with _only_looking():
             return self._call(
                 lambda ex: self.jobs.get(ex, job_id), self.database.deadline(timeout), repeatable=True
             )
-        except OutcomeUnknown as error:  # of a look nothing can be unknown
-            raise DatabaseUnavailable(error.message, sqlstate=error.sqlstate) from error
 
     def close(self) -> None:
         """Close the connections that are idle. The client may be used again; it then connects anew."""
@@ -208,6 +213,8 @@ class TaskQ:
 
         def attempt() -> _T:
             with self.database.client_pool.session(deadline) as session:
+                if not self._allowed:
+                    self._check_schema(session)
                 return call(session)
 
         def may_repeat(error: BaseException) -> bool:
@@ -216,6 +223,31 @@ class TaskQ:
             return isinstance(error, DatabaseUnavailable) and is_transient(error)
 
         return repeat_until(deadline, attempt, when=may_repeat)
+
+    def _check_schema(self, session: Executor) -> None:
+        """Raise `SchemaError` if the schema asks for a newer client; once it does not, it is not asked again.
+
+        Only on connections of our own: in a transaction of a caller's, an error of ours would be the end of it.
+        """
+        try:
+            with _only_looking():
+                installed = self.jobs.schema_version(session)
+        except SchemaError as error:
+            # A role that may enqueue need not be allowed to ask. What else is wrong, the call itself will say.
+            self._allowed = error.sqlstate == _NOT_GRANTED
+            return
+        schema = f"schema {self.database.config.schema} in {self.database.config.target}"
+        require_client(installed.min_client, version=__version__, what=schema)
+        self._allowed = True
+
+
+@contextmanager
+def _only_looking() -> Iterator[None]:
+    """Let no outcome be unknown: of a look nothing can be."""
+    try:
+        yield
+    except OutcomeUnknown as error:
+        raise DatabaseUnavailable(error.message, sqlstate=error.sqlstate) from error
 
 
 def _interrupted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 import psycopg
@@ -60,6 +61,21 @@ def read_state(conn: Connection, schema: str, *, version: str, fingerprint: str)
     if may_read:
         return _read_settings(conn, schema, version, fingerprint)
     return _ask_version(conn, schema, version)
+
+
+def require_client(min_client: str, *, version: str, what: str) -> None:
+    """Raise `SchemaError` if a client of *version* is older than the *min_client* that *what*, the schema, asks for."""
+    if release(min_client) > release(version):
+        raise SchemaError(
+            f"{what} needs taskq-sync {min_client} or newer, this is {version}",
+            hint=f"upgrade with `pip install 'taskq-sync>={min_client}'`",
+        )
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the numbers a version begins with: (0, 3, 0) for 0.3.0 and for 0.3.0rc1."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def where(conn: Connection) -> str:

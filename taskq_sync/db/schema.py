@@ -11,14 +11,21 @@ does not ask for a newer client.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import psycopg
 from attrs import frozen
 from psycopg import sql
 
-from taskq_sync.db.installed import Connection, SchemaState, raw, read_state, where
+from taskq_sync.db.installed import (
+    Connection,
+    SchemaState,
+    raw,
+    read_state,
+    release,
+    require_client,
+    where,
+)
 from taskq_sync.db.schema_name import check_schema_name, quoted, rewrite
 from taskq_sync.db.sqlfiles import SqlFile, SqlFiles, shipped_files
 from taskq_sync.errors import ConfigError, SchemaError
@@ -81,12 +88,7 @@ class Schema:
                 f"{where(conn)} has no schema {self.name} of jobs",
                 hint=f"install it with `taskq-sync migrate{option}`",
             )
-        if _release(state.min_client) > _release(self.version):
-            raise SchemaError(
-                f"schema {self.name} in {where(conn)} needs taskq-sync {state.min_client} or newer, "
-                f"this is {self.version}",
-                hint=f"upgrade with `pip install 'taskq-sync>={state.min_client}'`",
-            )
+        require_client(state.min_client, version=self.version, what=f"schema {self.name} in {where(conn)}")
         return state
 
     def migrate(self, conn: Connection) -> Migrated:
@@ -199,7 +201,7 @@ class Schema:
         return [str(row[0]) for row in rows]
 
     def _refuse_to_go_back(self, conn: Connection, state: SchemaState) -> None:
-        if state.version is not None and _release(state.version) > _release(self.version):
+        if state.version is not None and release(state.version) > release(self.version):
             raise SchemaError(
                 f"schema {self.name} in {where(conn)} has version {state.version}, newer than this taskq-sync "
                 f"{self.version}, and there is no way back",
@@ -285,9 +287,3 @@ join pg_stat_activity a on a.pid = l.pid
 where n.nspname = %(schema)s and l.granted and l.pid <> pg_backend_pid()
 order by a.pid
 """
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The numbers a version begins with: (0, 3, 0) for 0.3.0 and for 0.3.0rc1."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, found[0].split("."))) if found else ()

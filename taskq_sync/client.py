@@ -217,12 +217,23 @@ class TaskQ:
                     self._check_schema(session)
                 return call(session)
 
+        unknown: OutcomeUnknown | None = None
+
         def may_repeat(error: BaseException) -> bool:
-            if isinstance(error, OutcomeUnknown) and not repeatable:
-                return False
+            nonlocal unknown
+            if isinstance(error, OutcomeUnknown):
+                unknown = error
+                if not repeatable:
+                    return False
             return isinstance(error, DatabaseUnavailable) and is_transient(error)
 
-        return repeat_until(deadline, attempt, when=may_repeat)
+        try:
+            return repeat_until(deadline, attempt, when=may_repeat)
+        except DatabaseUnavailable:
+            # That the last attempt has done nothing says nothing about an earlier one.
+            if unknown is not None:
+                raise unknown from unknown.__cause__
+            raise
 
     def _check_schema(self, session: Executor) -> None:
         """Raise `SchemaError` if the schema asks for a newer client; once it does not, it is not asked again.

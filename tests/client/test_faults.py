@@ -135,6 +135,22 @@ class TestReplyLost:
         assert tq.get(result).payload == {"user_id": 2}
         assert jobs() == [1, 2]
 
+    def test_with_a_key_stays_unknown_when_the_database_does_not_come_back(
+        self, proxy: Proxy, jobs: Callable[[], list[int]]
+    ) -> None:
+        with TaskQ(proxy.dsn, timeout=0.5) as tq:
+            welcome = declare(tq)
+            welcome.enqueue(user_id=1)
+
+            def go_away(data: bytes) -> None:
+                threading.Thread(target=proxy.stop, name="proxy-stop").start()
+
+            proxy.on_reply = go_away
+            with pytest.raises(OutcomeUnknown, match="may or may not have been done"):
+                welcome.using(unique_key="u").enqueue(user_id=2)
+
+        assert jobs() == [1, 2]
+
     def test_of_many_with_keys_is_repeated(
         self, tq: TaskQ, proxy: Proxy, jobs: Callable[[], list[int]]
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kit.contract import Contract
+from kit.waiting import eventually
 from kit.workers import WorkerThread
 from taskq_sync import JobContext, TaskQ
 from taskq_sync.worker.events import JobEnded, JobsClaimed
@@ -43,6 +44,22 @@ def test_runs_what_its_jobs_enqueue(tq: TaskQ, drain: Drain, sql: Contract) -> N
     handler.enqueue(depth=10)
     drain()
     assert sql.value("select count(*) from taskq.finished") == 11
+
+
+def test_does_not_end_before_a_running_job_that_may_enqueue_more(tq: TaskQ, sql: Contract) -> None:
+    worker = WorkerThread(tq, slots=2, burst=True, queues=["default"])
+
+    @tq.task(name="t")
+    def handler(depth: int) -> None:
+        if depth:
+            eventually(
+                lambda: 0 in [event.count for event in worker.of(JobsClaimed)], "it has looked in vain"
+            )
+            handler.enqueue(depth=depth - 1)
+
+    handler.enqueue(depth=1)
+    assert worker.join() == 0
+    assert sql.value("select count(*) from taskq.finished") == 2
 
 
 def test_does_not_wait_for_what_is_due_later(tq: TaskQ, drain: Drain, sql: Contract) -> None:

@@ -16,6 +16,7 @@ from taskq_sync.worker.events import (
     JobEnded,
     JobsClaimed,
     JobsHandedBack,
+    JobStarted,
     ListeningChanged,
     QueuesPaused,
 )
@@ -151,34 +152,30 @@ def test_jobs_that_no_slot_starts_in_time_go_back(
     eventually(lambda: sql.value("select count(*) from taskq.finished") == 600, "all are run in the end")
 
 
-@pytest.mark.parametrize(
-    "options", [{"concurrency_key": "k"}, {"max_attempts": 1}], ids=["keyed", "last attempt"]
-)
-def test_jobs_that_must_not_wait_never_do(
-    tq: TaskQ, work: Work, gate: Gate, sql: Contract, options: dict[str, object]
+@pytest.mark.parametrize("options", [{"concurrency_key": "k"}, {"max_attempts": 1}], ids=str)
+def test_jobs_that_must_not_wait_start_first_or_go_back(
+    tq: TaskQ, drain: Drain, sql: Contract, options: dict[str, object]
 ) -> None:
-    """A slot that is busy for long, work for it claimed ahead, and jobs that must not be claimed ahead."""
+    """One slot, large claims, and in the middle of each a job that must not wait behind others."""
 
-    @tq.task(name="plain", queue="q")
-    def plain(ctx: JobContext, number: int) -> None:
-        if number == 500:
-            gate.pass_through(ctx)
+    @tq.task(name="t", queue="q")
+    def handler(number: int) -> None: ...
 
-    @tq.task(name="special", queue="q", priority=1)
-    def special(number: int) -> None: ...
+    special = handler.using(**options)  # type: ignore[arg-type]
+    requests = [(special if number % 100 == 50 else handler).job(number=number) for number in range(2000)]
+    results = tq.enqueue_many(requests)
+    must_not_wait = {result.job_id for number, result in enumerate(results) if number % 100 == 50}
+    worker = drain(slots=1)
 
-    tq.enqueue_many(plain.job(number=number) for number in range(1000))
-    worker = work(slots=1)
-    gate.wait()
-    tq.enqueue_many(special.using(**options).job(number=number) for number in range(10))  # type: ignore[arg-type]
-    assert sql.value("select count(*) from taskq.running where task = 'special'") == 0
-    gate.open.set()
-    eventually(lambda: sql.value("select count(*) from taskq.finished") == 1010, "all are run in the end")
-    assert worker.stop() == 0
-    handed_back = sql.value(
-        "select count(*) from taskq.finished where task = 'special' and attempt_count > 3"
-    )
-    assert handed_back == 0
+    assert sql.value("select count(*) from taskq.finished where status = 'succeeded'") == 2000
+    started = [event.job for event in worker.of(JobStarted)]
+    claims: dict[object, list[int]] = {}
+    for job in started:
+        claims.setdefault(job.lease_expires_at - job.lease, []).append(job.job_id)
+    assert max(len(jobs) for jobs in claims.values()) > 50
+    for jobs in claims.values():
+        assert not must_not_wait & set(jobs[1:]), "it has waited behind another job of its claim"
+    assert sql.value("select count(*) from taskq.attempts") == 0
 
 
 def test_jobs_of_one_key_run_one_after_the_other(tq: TaskQ, drain: Drain, sql: Contract) -> None:

@@ -86,7 +86,7 @@ def test_the_verdict_of_an_ended_handler_survives_an_outage(
     with outages.away():
         gate.open.set()
         worker.wait_for(JobEnded)
-        worker.wait_for(StateChanged, lambda event: event.after == "degraded")
+        eventually(lambda: worker.worker._lifecycle.ails("settler"), "the verdict was sent in vain")
     eventually(lambda: sql.job(job_id)["status"] == "succeeded", "the verdict arrives")
     assert sql.job(job_id)["attempt_count"] == 1
     eventually(lambda: states(worker) == ["running", "degraded", "running"], "one line for each change")

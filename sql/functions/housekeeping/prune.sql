@@ -3,7 +3,7 @@
 -- Also what else grows: audit rows after 90 days, workers not seen for a day, sleepers that
 -- should have woken a day ago. Touches no live job.
 --
--- Arguments: p_limit 1 to 10,000 jobs, and as many rows of each other kind.
+-- Arguments: p_limit 1 to 10,000 jobs, and as many rows of audit.
 -- Returns: how many jobs were deleted.
 -- Locks: finished rows in order of time, skipping locked ones; one pass at a time, another returns 0.
 -- Raises: TQ422 bad input.

@@ -133,8 +133,8 @@ class DatabaseUnavailable(TaskQError):
 class OutcomeUnknown(DatabaseUnavailable):
     """The link broke after the statement was sent, so nobody can tell whether it was done.
 
-    An enqueue may be repeated without a double job when it has a `unique_key`; the client then does so by
-    itself.
+    An enqueue with a `unique_key` may be repeated, and makes no second job while the first one is live; the client
+    then does so by itself. A job that has ended by then has given its key up, and is enqueued once more.
     """
 
 

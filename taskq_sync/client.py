@@ -115,9 +115,9 @@ class TaskQ:
         """Make a task of a function: `@tq.task` or `@tq.task(queue="mail", max_attempts=8)`.
 
         Settings: `name` (stable, default module and function), `queue` (`default`), `aliases`, `result`,
-        `timeout`, `isolation`, `memory_limit`, `retry_on`, `give_up_on`, `retry_after`, `payload_grace` as in
-        `TaskSpec`; all others are the options of its jobs as in `JobOptions`. Raises `ConfigError` and
-        `InvalidInput` at once.
+        `timeout`, `interrupt`, `isolation`, `memory_limit`, `retry_on`, `give_up_on`, `retry_after`,
+        `payload_grace` as in `TaskSpec`; all others are the options of its jobs as in `JobOptions`. Raises
+        `ConfigError` and `InvalidInput` at once.
         """
 
         def decorate(decorated: Callable[..., Any]) -> Any:

@@ -85,6 +85,9 @@ class TaskSpec:
     timeout: timedelta | None = field(default=None, converter=_limit)
     """How long one attempt may take; then its context says `should_stop`. None means no limit."""
 
+    interrupt: bool = False
+    """Whether the function may be broken off, by an exception that is raised in its thread."""
+
     isolation: str = field(default="thread")
     """`thread`, or `process`: each attempt runs in a child process, which can be killed and may die."""
 
@@ -123,6 +126,11 @@ class TaskSpec:
         if self.isolation not in ("thread", "process"):
             raise ConfigError(
                 f"isolation of task {self.name!r} must be thread or process, it is {self.isolation!r}"
+            )
+        if self.interrupt and self.isolation == "process":
+            raise ConfigError(
+                f"task {self.name!r} cannot have interrupt and run in a child process",
+                hint="leave interrupt out: a child process is killed",
             )
         limit = self.memory_limit
         if limit is None:

@@ -57,6 +57,7 @@ class TaskValues(OptionValues, total=False):
     aliases: Sequence[str]
     result: Literal["store", "discard"]
     timeout: float | timedelta | None
+    interrupt: bool
     isolation: Literal["thread", "process"]
     memory_limit: int | None
     retry_on: ExceptionTypes | None

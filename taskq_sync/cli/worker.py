@@ -47,8 +47,14 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 @click.option(
     "--stop-grace",
     type=duration,
-    help="How long a handler past its time limit, or cancelled, has to end. Then its child process is killed. "
-    "Default: 5s.",
+    help="How long a handler past its time limit, or cancelled, has to end. Then its child process is killed, "
+    "or its thread is given up. Default: 5s.",
+)
+@click.option(
+    "--max-stuck",
+    type=click.IntRange(0),
+    help="How many threads that will not end are replaced. With one more the worker stops, with exit code 3. "
+    "Default: as many as slots.",
 )
 @click.option(
     "--isolated-max-jobs",

@@ -22,6 +22,7 @@ from taskq_sync.db.listen import Listener
 from taskq_sync.db.session import Session, open_session
 from taskq_sync.db.statements import Statements
 from taskq_sync.errors import ConfigError, DatabaseUnavailable
+from taskq_sync.interrupts import uninterrupted
 
 # A session that nobody needed for so long is closed when the pool is next used: firewalls forget idle
 # links, and a name may by now stand for another host.
@@ -61,12 +62,13 @@ class SessionPool:
         Raises `DatabaseUnavailable` when none is free in time, or when connecting fails. A session that comes
         back closed or in a transaction is not lent again.
         """
-        session, epoch = self._take(deadline)
-        try:
-            with session.within(deadline):
-                yield session
-        finally:
-            self._put(session, epoch)
+        with uninterrupted():  # a session that is broken off half way would never come back
+            session, epoch = self._take(deadline)
+            try:
+                with session.within(deadline):
+                    yield session
+            finally:
+                self._put(session, epoch)
 
     def close(self) -> None:
         """Close the idle sessions, and those in use when they come back. A later call connects anew."""

@@ -120,7 +120,11 @@ class WorkerConfig:
 
     stop_grace: float = field(default=5.0, converter=_seconds, validator=_lasting(0.0))
     """Seconds that a handler has to end after its time limit has passed, its job was cancelled or its lease was
-    lost. Then its child process is killed."""
+    lost. Then its child process is killed; and a thread past its time limit counts as stuck."""
+
+    max_stuck: int | None = field(default=None, validator=_whole(0))
+    """So many stuck threads are replaced by new ones; with one more the worker stops, with exit code 3. None = as
+    many as there are slots."""
 
     isolated_max_jobs: int = field(default=100, validator=_whole(1))
     """After so many jobs a child process is replaced."""
@@ -171,6 +175,7 @@ class WorkerOptions(TypedDict, total=False):
     transactions: int
     application: Application | None
     stop_grace: float | timedelta
+    max_stuck: int | None
     isolated_max_jobs: int
     burst: bool
     max_jobs: int | None

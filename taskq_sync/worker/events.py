@@ -213,6 +213,19 @@ class HandlersStuck(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class HandlerStuck(WorkerEvent):
+    """A handler has not ended in time after its time limit; its thread is at *stack*, and was given up.
+
+    With it, *stuck* threads are; up to *allowed* of them are replaced, past that the worker stops.
+    """
+
+    job: ClaimedJob
+    stack: str = field(repr=False)
+    stuck: int
+    allowed: int
+
+
+@frozen(kw_only=True)
 class VerdictsUndelivered(WorkerEvent):
     """The worker ends with *count* verdicts that no database took; those jobs are left to their leases."""
 

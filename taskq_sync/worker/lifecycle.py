@@ -38,12 +38,14 @@ class StopRequest:
     """Somebody wants the worker to end.
 
     *insistent*: a repeated one means "do not wait for the handlers". *failed*: a part of the worker died, so
-    there is no waiting at all and the exit code is not 0.
+    there is no waiting at all and the exit code is not 0. *unwell*: no part died, but the worker cannot go on, and
+    the exit code is not 0 either.
     """
 
     reason: str
     insistent: bool = False
     failed: bool = False
+    unwell: bool = False
 
 
 class Lifecycle:
@@ -125,12 +127,14 @@ class Lifecycle:
             after = self._state
         self._tell(before, after, "the database answers again")
 
-    def request_stop(self, reason: str, *, insistent: bool = False, failed: bool = False) -> None:
+    def request_stop(
+        self, reason: str, *, insistent: bool = False, failed: bool = False, unwell: bool = False
+    ) -> None:
         """Ask the main thread to stop the worker.
 
         Safe in a signal handler and in every thread; never blocks.
         """
-        self._requests.put(StopRequest(reason=reason, insistent=insistent, failed=failed))
+        self._requests.put(StopRequest(reason=reason, insistent=insistent, failed=failed, unwell=unwell))
 
     def rouse(self) -> None:
         """Make the main thread look again at what it is waiting for."""

@@ -39,6 +39,7 @@ def observe(events: Events) -> None:
     events.subscribe(of.ListeningChanged, _listening_changed)
     events.subscribe(of.StillWaiting, _waiting)
     events.subscribe(of.HandlersStuck, _stuck)
+    events.subscribe(of.HandlerStuck, _handler_stuck)
     events.subscribe(of.PartDied, _died)
     if logger.isEnabledFor(logging.DEBUG):
         events.subscribe(of.JobStarted, _job_started)
@@ -146,6 +147,18 @@ def _waiting(event: of.StillWaiting) -> None:
 def _stuck(event: of.HandlersStuck) -> None:
     for job, stack in zip(event.jobs, event.stacks, strict=True):
         logger.error("%s will not end and is released; its thread is at\n%s", _name(job), stack.rstrip())
+
+
+def _handler_stuck(event: of.HandlerStuck) -> None:
+    then = "its slot gets another one" if event.stuck <= event.allowed else "the worker stops"
+    logger.error(
+        "%s does not end after its time limit; its thread is given up, the %d. of at most %d, and %s. It is at\n%s",
+        _name(event.job),
+        event.stuck,
+        event.allowed,
+        then,
+        event.stack.rstrip(),
+    )
 
 
 def _died(event: of.PartDied) -> None:

@@ -10,6 +10,7 @@ from attrs import frozen
 from taskq_sync.client import TaskQ
 from taskq_sync.model import Verdict
 from taskq_sync.worker import claimer as claiming
+from taskq_sync.worker import time_limits
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
 from taskq_sync.worker.children import Children
 from taskq_sync.worker.claimer import Claimer
@@ -27,6 +28,7 @@ from taskq_sync.worker.runner import Runner
 from taskq_sync.worker.settler import Settler
 from taskq_sync.worker.slots import Slots
 from taskq_sync.worker.threads import service_name
+from taskq_sync.worker.time_limits import TimeLimits
 from taskq_sync.worker.transaction import Transactions
 
 
@@ -40,6 +42,7 @@ class Parts:
     children: Children
     settler: Settler
     heartbeat: Heartbeat
+    limits: TimeLimits
     slots: Slots
     housekeeper: Housekeeper
     listener: NotificationListener | None
@@ -48,7 +51,15 @@ class Parts:
     @property
     def ended(self) -> bool:
         """Whether no thread runs any more."""
-        services = (self.settler, self.heartbeat, self.slots, self.housekeeper, self.listener, self.claimer)
+        services = (
+            self.settler,
+            self.heartbeat,
+            self.limits,
+            self.slots,
+            self.housekeeper,
+            self.listener,
+            self.claimer,
+        )
         return all(each is None or each.ended for each in services)
 
 
@@ -88,11 +99,20 @@ def make_parts(
     isolation = Isolation(
         children, grace=config.stop_grace, attempts=attempts, lifecycle=lifecycle, events=events
     )
+    limits = TimeLimits(
+        name=name(time_limits.PART),
+        grace=config.stop_grace,
+        max_stuck=config.slots if config.max_stuck is None else config.max_stuck,
+        lifecycle=lifecycle,
+        events=events,
+        ended=ended,
+    )
     runner = Runner(
         registry=tq.registry,
         attempts=attempts,
         settle=settle,
         isolation=isolation,
+        limits=limits,
         transactions=transactions,
         pauses=pauses,
         lifecycle=lifecycle,
@@ -109,7 +129,7 @@ def make_parts(
         events=events,
         ended=ended,
     )
-    slots = Slots(config.slots, name=name, run=runner.run, hungry=wake_claimer, ended=ended)
+    slots = limits.slots = Slots(config.slots, name=name, run=runner.run, hungry=wake_claimer, ended=ended)
     claimer = Claimer(
         name=name(claiming.PART),
         config=config,
@@ -148,6 +168,7 @@ def make_parts(
         children=children,
         settler=settler,
         heartbeat=heartbeat,
+        limits=limits,
         slots=slots,
         housekeeper=housekeeper,
         listener=_make_listener(tq, config, claimer, events, ended),

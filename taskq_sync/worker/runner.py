@@ -25,6 +25,7 @@ from taskq_sync.worker.failures import describe, headline
 from taskq_sync.worker.isolation import Isolation
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.pauses import Pauses
+from taskq_sync.worker.time_limits import TimeLimits
 from taskq_sync.worker.transaction import Transactions
 
 #: Of a child process that comes back from the handler in which it was forked.
@@ -47,20 +48,30 @@ class Runner:
         lifecycle: Lifecycle,
         events: Events,
         isolation: Isolation | None = None,
+        limits: TimeLimits | None = None,
     ) -> None:
-        """*settle* takes each verdict; it must not block. Without *isolation* everything runs in the caller."""
+        """*settle* takes each verdict; it must not block. Without *isolation* everything runs in the caller,
+        without *limits* nothing is interrupted."""
         self._registry = registry
         self._attempts = attempts
         self._settle = settle
         self._isolation = isolation
+        self._limits = limits
         self._transactions = transactions
         self._pauses = pauses
         self._lifecycle = lifecycle
         self._events = events
 
-    def run(self, attempt: LiveAttempt) -> None:
-        """Run *attempt*, which the caller has taken, and hand its verdict over. Never raises."""
+    def run(self, attempt: LiveAttempt) -> bool:
+        """Run *attempt*, which the caller has taken, and hand its verdict over. Never raises.
+
+        Return whether the thread has been given up meanwhile, because it was stuck.
+        """
         attempt.started_at = monotonic()
+        self._run(attempt)
+        return self._limits is not None and self._limits.leave(attempt)
+
+    def _run(self, attempt: LiveAttempt) -> None:
         try:
             verdict = self._judge(attempt)
         except BaseException as error:  # the last border of the slot
@@ -131,7 +142,10 @@ class Runner:
         context = self._context(attempt, spec)
         process = os.getpid()
         try:
-            return spec.call(context, arguments)
+            guard = None if self._limits is None else self._limits.watch(attempt, spec, context.deadline)
+            if guard is None:
+                return spec.call(context, arguments)
+            return guard.run(lambda: spec.call(context, arguments))
         finally:
             # The handler has forked, and this is the child: a copy of the worker with one thread and the
             # connections of its parent. It must not go on.

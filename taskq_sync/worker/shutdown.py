@@ -50,6 +50,7 @@ class Shutdown:
         self._request = request
         self._hurried = request.failed
         self._failed = request.failed
+        self._unwell = request.unwell
         seconds = config.soft_stop_timeout
         self._patience = Deadline.never() if seconds is None else Deadline.after(seconds)
 
@@ -68,6 +69,8 @@ class Shutdown:
         parts.housekeeper.stop()
         self._end(parts.housekeeper.join)
         stuck = self._release_stuck()
+        parts.limits.stop()
+        self._end(parts.limits.join)
         self._end_settler()
         parts.heartbeat.stop()
         if not stuck:
@@ -81,11 +84,11 @@ class Shutdown:
 
     def _wait_for_handlers(self) -> None:
         slots = self._parts.slots
-        while not (slots.ended or self._hurried or self._patience.expired):
-            running = tuple(attempt.job for attempt, _ in slots.running())
+        while not (slots.drained or self._hurried or self._patience.expired):
+            running = tuple(attempt.job for attempt in slots.busy())
             if running:
                 self._events.emit(StillWaiting(jobs=running, seconds=self._patience.timeout))
-            self._wait(min(self._patience.at, monotonic() + REPORT_EVERY), lambda: slots.ended)
+            self._wait(min(self._patience.at, monotonic() + REPORT_EVERY), lambda: slots.drained)
 
     def _end_handlers(self) -> None:
         """Tell the handlers that nobody waits for them any more, and see who listens."""
@@ -126,6 +129,7 @@ class Shutdown:
             if request is None:
                 return done()
             self._failed = self._failed or request.failed
+            self._unwell = self._unwell or request.unwell
             if request.failed or request.insistent:
                 self._hurried = True
                 return done()
@@ -134,4 +138,4 @@ class Shutdown:
     def _exit_code(self, stuck: list[LiveAttempt]) -> int:
         if self._failed or self._parts.settler.undelivered or not self._parts.settler.ended:
             return EXIT_FAILED
-        return EXIT_STUCK if stuck else EXIT_DRAINED
+        return EXIT_STUCK if stuck or self._unwell else EXIT_DRAINED

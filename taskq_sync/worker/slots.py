@@ -12,7 +12,7 @@ from functools import partial
 
 from taskq_sync.clock import Deadline
 from taskq_sync.worker.attempts import LiveAttempt
-from taskq_sync.worker.threads import Empty, Service, SimpleQueue
+from taskq_sync.worker.threads import Empty, Lock, Service, SimpleQueue
 
 
 class Mark(Enum):
@@ -23,24 +23,33 @@ class Mark(Enum):
 
 
 class Slot:
-    """One thread, and what it is doing. All fields are written by the thread and read by others.
+    """One thread, and what it is doing. All fields but `stuck` are written by the thread and read by others.
+
+    A slot that is `stuck` ends after its job: another one has taken its place. The job counts as run.
 
     Counters instead of a shared number: adding to one's own needs no lock.
     """
 
-    __slots__ = ("attempt", "passed", "ran", "service")
+    __slots__ = ("attempt", "passed", "ran", "service", "stuck")
 
     def __init__(self) -> None:
         self.attempt: LiveAttempt | None = None
         self.ran = 0
         self.passed = 0  # attempts that were in the queue but taken by somebody else
+        self.stuck = False
         self.service: Service
+
+    @property
+    def done(self) -> int:
+        """How many attempts it has run, or is stuck in."""
+        return self.ran + self.stuck
 
 
 class Slots:
     """*size* slots and the queue before them.
 
-    `run` is called in a slot with an attempt that nobody else has; it must not raise. `hungry` is called by
+    `run` is called in a slot with an attempt that nobody else has; it must not raise. It returns whether the slot
+    was given up meanwhile: then its thread ends. `hungry` is called by
     a slot that finds the queue empty, and when a refill is due: it must only set an event.
     """
 
@@ -49,7 +58,7 @@ class Slots:
         size: int,
         *,
         name: Callable[[str], str],
-        run: Callable[[LiveAttempt], None],
+        run: Callable[[LiveAttempt], bool],
         hungry: Callable[[], None],
         ended: Callable[[str, BaseException | None], None],
     ) -> None:
@@ -58,17 +67,43 @@ class Slots:
         self._hungry = hungry
         self._queue: SimpleQueue[LiveAttempt | Mark] = SimpleQueue()
         self._put = 0
-        self._slots = [Slot() for _ in range(size)]
-        for number, slot in enumerate(self._slots, start=1):
-            slot.service = Service(name(f"slot-{number}"), partial(self._serve, slot), ended)
+        self._name = name
+        self._tell_ended = ended
+        self._size = size
+        self._made = 0
+        self._gone = 0  # what the slots that were given up and have ended count for
+        self._lock = (
+            Lock()
+        )  # held to change the list, which is replaced as a whole, so that readers need no lock
+        self._slots: Sequence[Slot] = [self._make() for _ in range(size)]
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return self._size
 
     def start(self) -> None:
         """Start the threads."""
         for slot in self._slots:
             slot.service.start()
+
+    def give_up_on(self, attempt: LiveAttempt) -> str:
+        """The slot that runs *attempt* is stuck in it; return where its thread is."""
+        for slot in self._slots:
+            if slot.attempt is attempt:
+                slot.stuck = True
+                return slot.service.stack()
+        return ""
+
+    def add_thread(self) -> None:
+        """Start another slot in the place of one that was given up."""
+        slot = self._make()
+        with self._lock:
+            self._slots = [*self._slots, slot]
+        slot.service.start()
+
+    @property
+    def stuck(self) -> int:
+        """How many threads are stuck."""
+        return sum(slot.stuck for slot in self._slots)
 
     def put(self, attempts: Sequence[LiveAttempt], *, refill_before: int = 0) -> None:
         """Hand over *attempts*, in this order; for the claimer only.
@@ -85,7 +120,7 @@ class Slots:
 
     def stop(self) -> None:
         """Let each slot end after the job it runs and what is in the queue. Does not block."""
-        for _ in self._slots:
+        for _ in range(self._size):
             self._queue.put(Mark.END)
 
     def join(self, timeout: float | None = None) -> bool:
@@ -98,7 +133,7 @@ class Slots:
     @property
     def ran(self) -> int:
         """How many attempts the slots have run since the start."""
-        return sum(slot.ran for slot in self._slots)
+        return self._gone + sum(slot.done for slot in self._slots)
 
     @property
     def in_flight(self) -> int:
@@ -106,12 +141,23 @@ class Slots:
 
         Below the number of slots, each further attempt finds one that is free.
         """
-        return self._put - sum(slot.ran + slot.passed for slot in self._slots)
+        # First what is gone: a slot that goes meanwhile must not be counted twice.
+        return self._put - self._gone - sum(slot.done + slot.passed for slot in self._slots)
 
     @property
     def ended(self) -> bool:
         """Whether no thread runs."""
         return all(slot.service.ended for slot in self._slots)
+
+    @property
+    def drained(self) -> bool:
+        """Whether no thread runs but stuck ones."""
+        return all(slot.service.ended or slot.stuck for slot in self._slots)
+
+    def busy(self) -> list[LiveAttempt]:
+        """Return the attempts that are being run, without the stuck ones."""
+        seen = [slot.attempt for slot in self._slots if not slot.stuck]
+        return [attempt for attempt in seen if attempt is not None]
 
     def running(self) -> list[tuple[LiveAttempt, Callable[[], str]]]:
         """Return the attempts that are being run, each with a way to ask where its thread is."""
@@ -132,9 +178,23 @@ class Slots:
                 break
             elif entry.take():
                 slot.attempt = entry
-                run(entry)
+                given_up = run(entry)
                 slot.attempt = None
+                if given_up:
+                    return self._leave(slot)
                 slot.ran += 1
             else:
                 slot.passed += 1
             del entry  # no slot keeps the last job alive while it waits for the next
+
+    def _make(self) -> Slot:
+        self._made += 1
+        slot = Slot()
+        slot.service = Service(self._name(f"slot-{self._made}"), partial(self._serve, slot), self._tell_ended)
+        return slot
+
+    def _leave(self, slot: Slot) -> None:
+        """Forget a slot that was given up and has ended after all."""
+        with self._lock:
+            self._slots = [each for each in self._slots if each is not slot]
+            self._gone += slot.ran + 1 + slot.passed

@@ -24,6 +24,7 @@ from taskq_sync.errors import (
     PayloadError,
     WrongState,
 )
+from taskq_sync.interrupts import interruptible
 from taskq_sync.model import Settled, Verdict
 from taskq_sync.retry import repeat_until
 from taskq_sync.worker.attempts import LiveAttempt, Stage
@@ -61,7 +62,8 @@ class Transactions:
                 )  # how long it works is the handler's affair
                 with session.transaction():
                     transaction = WorkerTransaction(session)
-                    yield transaction
+                    with interruptible():
+                        yield transaction
                     # These bounds last until the COMMIT is answered.
                     bounds.enter_context(session.within(Deadline.after(CALL_TIMEOUT)))
                     self._complete(session, attempt, transaction.result_json)

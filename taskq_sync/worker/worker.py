@@ -71,7 +71,8 @@ class Worker:
         """Run until somebody stops the worker, and return the exit code.
 
         0: drained. 1: a part of the worker died, or verdicts could not be delivered. 3: there are handlers
-        that would not end; their jobs are released. 69: the database was unavailable at the start.
+        that would not end, and their jobs are released; or there were too many of them to go on. 69: the
+        database was unavailable at the start.
 
         In the main thread SIGTERM and SIGINT stop the worker softly, and a second one does not wait; and
         handlers that would not end are left behind there by ending the process, with the exit code. In any
@@ -121,6 +122,7 @@ class Worker:
         try:
             parts.settler.start()
             parts.heartbeat.start()
+            parts.limits.start()
             parts.slots.start()
             parts.housekeeper.start()
             if parts.listener is not None:

@@ -259,6 +259,15 @@ def test_finds_a_key_over_its_limit() -> None:
     assert story.findings() == []
 
 
+def test_passes_a_claim_that_may_have_come_before_the_first_limit() -> None:
+    story = Story()
+    story.enqueue(1)
+    story.claim(1, 10, key="k")
+    story.tell(Limit, asked=story.ledger.attempts[10].asked, key="k", max_running=0)
+
+    assert story.findings() == []
+
+
 def test_finds_two_of_a_key_in_one_claim() -> None:
     story = Story()
     for job_id in (1, 2):

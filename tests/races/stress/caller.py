@@ -21,9 +21,12 @@ from .ledger import Answer, Attempt, Deed, Ledger, Record, now
 QUEUES = ("q0", "q1", "q2", "q3")
 #: Those that are paused now and then.
 PAUSED = ("q2", "q3")
-#: Keys whose limit stays, and keys whose limit changes all the time.
-FIXED_LIMITS = {"one": 1, "two": 2, "three": 3}
+#: Busy keys whose limit stays, and some whose limit changes all the time.
+BUSY = {"one": 1, "two": 2, "three": 3}
 CHANGING = ("changing", "closing")
+#: Keys whose jobs come in a burst: when one gets stuck, no other job of it comes soon to set it free.
+QUIET = {f"quiet {number}": 1 for number in range(200)}
+FIXED_LIMITS = {**BUSY, **QUIET}
 
 
 @frozen

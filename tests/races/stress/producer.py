@@ -7,7 +7,7 @@ from typing import Any
 
 from taskq_sync.db.statements import Statements
 
-from .caller import CHANGING, FIXED_LIMITS, QUEUES, Caller, Open
+from .caller import BUSY, CHANGING, QUEUES, QUIET, Caller, Open
 from .ledger import Enqueued
 
 _statements = Statements()
@@ -16,18 +16,18 @@ _statements = Statements()
 class Producer(Caller):
     """Enqueues jobs of all kinds, with delays and lives so short that nobody has to wait for them."""
 
-    def _request(self) -> dict[str, Any]:
-        """Return the properties of a job as in a document of `enqueue_many`."""
+    def _request(self, burst: str | None = None) -> dict[str, Any]:
+        """Return the properties of a job as in a document of `enqueue_many`, one of a *burst* of one key or of any."""
         chance = self.chance
         job: dict[str, Any] = {
             "task": "t",
-            "max_attempts": chance.choice((1, 2, 3, 5)),
+            "max_attempts": chance.choice((1, 3, 10, 10)),
             "priority": chance.randrange(3),
         }
         job["backoff"], job["backoff_max"] = chance.choice((0, 0.05)), 0.2
         job["lease"] = chance.choice((0.2, 5, 60))
-        if chance.random() < 0.5:
-            job["concurrency_key"] = chance.choice((*FIXED_LIMITS, *CHANGING))
+        if chance.random() < 0.6:
+            job["concurrency_key"] = burst or chance.choice((*BUSY, *CHANGING))
         if chance.random() < 0.3:
             job["unique_key"] = f"u{chance.randrange(30)}"
         if chance.random() < 0.15:
@@ -52,7 +52,8 @@ class Producer(Caller):
 
     def _enqueue_many(self, made: Open, most: int) -> None:
         queue = self.chance.choice(QUEUES)
-        jobs = [self._request() for _ in range(self.chance.randint(1, most))]
+        burst = self.chance.choice((None, *self.chance.sample(tuple(QUIET), 1)))
+        jobs = [self._request(burst) for _ in range(self.chance.randint(1, most))]
         rows = made.ask(_statements.enqueue_many, queue=queue, jobs=json.dumps(jobs), skip_wake=False)
         assert [row.ordinal for row in rows] == list(range(len(jobs)))
         for row, job in zip(rows, jobs, strict=True):

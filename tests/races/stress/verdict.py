@@ -253,7 +253,10 @@ class Verdict:
             taken = batches[attempt.batch]
             allowed = self._allowed(key, attempt)
             if len(others) + taken > allowed:
-                yield f"key {key}: {allowed} may run, but {len(others)} ran when {taken} were claimed: {attempt}"
+                yield (
+                    f"key {key}: {allowed} may run, but {len(others)} ran when {taken} were claimed: {attempt}; "
+                    f"running: {others}; limits: {self._ledger.limits[key]}"
+                )
             running.append(attempt)
 
     def _ended_after(self, attempt: Attempt, instant: float) -> bool:
@@ -263,13 +266,13 @@ class Verdict:
     def _allowed(self, key: str, attempt: Attempt) -> int:
         """Return the highest limit that may have been in force while the claim looked."""
         limits = self._ledger.limits[key]
-        before = [each.max_running for each in limits if each.deed.known <= attempt.asked]
+        before = [1, *(each.max_running for each in limits if each.deed.known <= attempt.asked)]
         meanwhile = [
             each.max_running
             for each in limits
             if each.deed.known > attempt.asked and each.deed.decided <= attempt.answered
         ]
-        return max(before[-1:] + meanwhile, default=1)
+        return max([before[-1], *meanwhile])
 
     # pause
 

@@ -55,9 +55,9 @@ class Watch:
         for key, running in rows:
             if running > self._limits.get(key, running):
                 yield f"{running} jobs of key {key} run, {self._limits[key]} may"
-            self.figures[f"most of key {key} at once"] = max(
-                self.figures[f"most of key {key} at once"], running
-            )
+            if self._limits.get(key, 2) > 1:
+                most = f"most of key {key} at once"
+                self.figures[most] = max(self.figures[most], running)
 
     def _stuck_twice(self) -> Iterator[str]:
         """Find keys with held rows and room, but nothing that would ever bring a row back, twice in a row."""

@@ -59,6 +59,7 @@ class ChildProcess:
         Blocks up to `START_TIMEOUT`. Raises `ChildFailed`.
         """
         self.jobs = 0
+        self._gone = False
         ours, theirs = socket.socketpair()
         read_end, self._lifeline = os.pipe()
         self.channel = Channel(ours, timeout=SEND_TIMEOUT)
@@ -89,6 +90,8 @@ class ChildProcess:
         """Whether the process runs no more. Also true where something else holds its end of the channel."""
         if self._process.returncode is not None:
             return True
+        if sys.platform == "darwin":  # has no waitid in all versions of Python
+            return self._process.poll() is not None
         # Not reaped: its number must stay its own until its group is killed.
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
@@ -111,8 +114,9 @@ class ChildProcess:
 
     def kill(self) -> None:
         """End the process and what it has started, now. Does nothing to one that was killed before."""
-        if self._process.returncode is not None:
+        if self._gone:
             return
+        self._gone = True
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: of a group with only a zombie
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()

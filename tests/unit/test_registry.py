@@ -95,6 +95,10 @@ class TestSpec:
             ({"give_up_on": "ValueError"}, "is no exception class"),
             ({"retry_after": -1}, "retry_after of task 'shop.pack' must not be negative"),
             ({"payload_grace": "x"}, "payload_grace must be seconds"),
+            ({"isolation": "fork"}, "isolation of task 'shop.pack' must be thread or process"),
+            ({"isolation": "process", "interrupt": True}, "cannot have interrupt and run in a child process"),
+            ({"isolation": "process", "memory_limit": 1000}, "must be at least 1048576 bytes, it is 1000"),
+            ({"memory_limit": 2**30}, "has a memory_limit and runs in a thread"),
         ],
     )
     def test_refuses_bad_settings_at_once(self, settings: dict[str, Any], message: str) -> None:

@@ -65,6 +65,9 @@ def test_a_beat_that_is_too_slow_is_refused_with_both_numbers() -> None:
         {"max_jobs": 0},
         {"worker_id": ""},
         {"transactions": 0},
+        {"stop_grace": -1},
+        {"max_stuck": -1},
+        {"isolated_max_jobs": 0},
     ],
     ids=str,
 )

@@ -2,7 +2,7 @@
 
 The pool connects in the thread that asks, without threads of its own. So a wrong password is that caller's
 error at once instead of a timeout and a line in a log; nothing has to be stopped at exit; and it works
-where threads do not (uWSGI without `enable-threads`), under gevent, and in a child after a fork.
+where threads do not (uWSGI without `enable-threads`), and in a child after a fork.
 
 A child must neither use nor close a socket of its parent. At fork every pool forgets its sessions; they are
 kept alive, unused, so that no finalizer says goodbye to the parent's server.

@@ -116,3 +116,23 @@ def test_a_cancel_request_keeps_the_error_and_the_reason_of_the_operator(sql: Co
 
     assert (row["result"], row["status"]) == ("ok", "cancelled")
     assert (job["outcome"], job["error"], job["reason"]) == ("cancelled", "boom", "wrong customer")
+
+
+def test_notifies_for_the_next_attempt_though_nobody_sleeps(sql: Contract, heard) -> None:
+    """It may stand in a transaction that commits long after it looked; only `settle` of a worker may skip this."""
+    attempt, settled = sql.new_attempt(), sql.new_attempt()
+    heard()
+
+    _fail(sql, attempt, retry_after=timedelta(0))
+    assert heard() == ["q"]
+
+    element = {
+        "job_id": settled["job_id"],
+        "attempt_id": settled["attempt_id"],
+        "verb": "fail",
+        "retry_after": 0,
+    }
+    assert [row["result"] for row in sql.settle(worker_id="w", settlements=Jsonb([element]))] == [
+        "retry_scheduled"
+    ]
+    assert heard() == []

@@ -50,7 +50,7 @@ begin
   if v_items is not null then
     return query
     select s.job_id, s.attempt_id, s.result, s.status, s.scheduled_at
-    from taskq.settle_attempts(null, v_items, true) s;
+    from taskq.settle_attempts(null, v_items, true, true) s;
   end if;
 end
 $$;

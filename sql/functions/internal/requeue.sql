@@ -2,12 +2,13 @@
 --
 -- The attempt is recorded, but for a prefetched job handed back unstarted.
 --
--- Arguments: p_landings as settle_attempts decided; those that end the job are passed over.
+-- Arguments: p_landings as settle_attempts decided; those that end the job are passed over;
+--   p_skip_wake as in wake.
 -- Returns: nothing.
 -- Locks: the running rows, already the caller's.
 -- Raises: nothing.
 -- Called by: settle_attempts.
-create or replace function taskq.requeue(p_landings taskq.landing[])
+create or replace function taskq.requeue(p_landings taskq.landing[], p_skip_wake boolean)
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -43,7 +44,7 @@ begin
   from gone g
   join landing l on l.job_id = g.id;
 
-  perform taskq.wake(due.queue, due.scheduled_at, true)
+  perform taskq.wake(due.queue, due.scheduled_at, p_skip_wake)
   from (
     select l.queue, min(l.scheduled_at) as scheduled_at
     from unnest(p_landings) as l

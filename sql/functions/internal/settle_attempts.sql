@@ -7,7 +7,8 @@
 -- (job_id, attempt_id): a stale attempt must not shadow the valid one of the same job.
 --
 -- Arguments: p_worker_id recorded, null = who claimed it; p_items; p_taking_back true only
---   from take_back, whose items have the verb take_back.
+--   from take_back, whose items have the verb take_back; p_skip_wake true from the calls of
+--   workers, which commit at once: NOTIFY is skipped when no sleeping worker needs it.
 -- Returns: one row per item in input order: job_id, attempt_id, result, status where that
 --   attempt landed (null = unknown), scheduled_at when it runs again, reason of `rejected`.
 -- Locks: running rows by id in one statement, waits; then unique_keys.
@@ -16,7 +17,8 @@
 create or replace function taskq.settle_attempts(
   p_worker_id   text,
   p_items       taskq.settlement[],
-  p_taking_back boolean = false
+  p_taking_back boolean = false,
+  p_skip_wake   boolean = false
 )
 returns table (
   job_id       bigint,
@@ -147,7 +149,7 @@ begin
       perform taskq.finish(v_landings);
     end if;
     if exists (select from unnest(v_landings) as l where l.status = 'queued') then
-      perform taskq.requeue(v_landings);
+      perform taskq.requeue(v_landings, p_skip_wake);
     end if;
     if exists (select from unnest(v_landings) as l where l.concurrency_key is not null) then
       perform taskq.free_keys(array(select l.concurrency_key from unnest(v_landings) as l));

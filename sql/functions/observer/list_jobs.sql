@@ -1,7 +1,8 @@
 -- List jobs, newest first, a page at a time.
 --
 -- One statement over all places, so a job that moves meanwhile is shown once. Pages are by
--- key: pass the last id of a page as p_before_id.
+-- key: pass the last id of a page as p_before_id. Walks the ids downwards until the page is
+-- full, so the page of a rare queue or task reads what lies above it.
 --
 -- Arguments: p_queue, p_task, p_status: null = any; p_limit 1 to 1000; p_before_id null = from
 --   the newest.

@@ -1,8 +1,8 @@
 -- Count what stands in each queue, at a bounded cost.
 --
 -- Counts stop at 10,001, which means more than 10,000; ready, delayed, the oldest age and the
--- next due time are of the first 10,001 jobs in claim order. Queues are found by stepping
--- through the indexes from name to name.
+-- next due time are of the first 10,001 jobs in claim order, held of the first 10,001 held jobs
+-- of all queues. Queues are found by stepping through the indexes from name to name.
 --
 -- Arguments: p_queue one queue, null = all that have a row, a live job or a failed one.
 -- Returns: by name: queue, paused, ready (due), delayed, held (their concurrency key is full),
@@ -45,6 +45,9 @@ begin
     select (select f.queue from taskq.finished f where f.status = 'failed' and f.queue > d.name order by f.queue limit 1)
     from dead d where d.name is not null
   ),
+  hoard as materialized (
+    select r.queue as name from taskq.ready r where r.hold = 'key' limit 10001
+  ),
   named (name) as (
     select p_queue where p_queue is not null
     union
@@ -54,7 +57,7 @@ begin
       union all select w.name from waiting w
       union all select d.name from dead d
       union all select x.queue from (select x.queue from taskq.running x limit 10001) x
-      union all select h.queue from (select h.queue from taskq.ready h where h.hold = 'key' limit 10001) h
+      union all select h.name from hoard h
     ) n
     where p_queue is null and n.name is not null
   )
@@ -63,7 +66,7 @@ begin
     exists (select from taskq.queues q where q.name = n.name and q.paused_at is not null),
     head.ready,
     head.delayed,
-    (select count(*) from (select from taskq.ready h where h.hold = 'key' and h.queue = n.name limit 10001) h),
+    (select count(*) from hoard h where h.name = n.name),
     (select count(*) from (select from taskq.running x where x.queue = n.name limit 10001) x),
     (select count(*) from (select from taskq.finished f where f.status = 'failed' and f.queue = n.name limit 10001) f),
     v_now - head.oldest,

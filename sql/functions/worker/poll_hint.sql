@@ -21,10 +21,20 @@ set enable_sort = off
 as $$
 declare
   v_now      constant timestamptz := taskq.clock();
+  v_keys     text[];
   v_priority int;
   v_due      timestamptz;
 begin
   perform taskq.check_claim(p_queues, 'poll_hint', 1, null);
+  -- from key to key through the index: after an outage there may be many signals of each
+  with recursive signalled (key) as (
+    (select s.key from taskq.signals s where s.kind = 'key' order by s.key limit 1)
+    union all
+    select (select s.key from taskq.signals s where s.kind = 'key' and s.key > d.key order by s.key limit 1)
+    from signalled d
+    where d.key is not null
+  )
+  select array_agg(d.key) into v_keys from signalled d where d.key is not null;
   foreach queue in array p_queues loop
     next_due_at := null;
     state := case
@@ -32,10 +42,10 @@ begin
         select from taskq.queues q where q.name = poll_hint.queue and q.paused_at is not null
       ) then 'paused'
       when exists (
-        select from (select distinct s.key from taskq.signals s where s.kind = 'key') s
+        select from unnest(v_keys) as k (key)
         where (
           select true from taskq.ready r
-          where r.hold = 'key' and r.concurrency_key = s.key and r.queue = poll_hint.queue
+          where r.hold = 'key' and r.concurrency_key = k.key and r.queue = poll_hint.queue
           limit 1)
       ) then 'ready'
       else 'empty'

@@ -35,7 +35,9 @@ as $$
 begin
   return query
   select s.job_id, s.attempt_id, s.result, s.status, s.scheduled_at, s.reason
-  from taskq.settle_attempts(p_worker_id, taskq.parse_settlements(p_settlements)) s;
+  from taskq.settle_attempts(
+    p_worker_id, taskq.parse_settlements(p_settlements), p_skip_wake => true
+  ) s;
 end
 $$;
 

@@ -7,6 +7,7 @@ import click
 from taskq_sync.cli.output import as_json, print_facts, print_json, print_table
 from taskq_sync.cli.parameters import actor_name
 from taskq_sync.cli.target import Target, takes_target
+from taskq_sync.errors import JobNotFound
 from taskq_sync.model import Attempt, Job
 
 STATUSES = ("blocked", "queued", "running", "succeeded", "failed", "cancelled")
@@ -97,10 +98,15 @@ def cancel(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: 
     """Cancel jobs.
 
     A queued one is cancelled at once; the handler of a running one is asked to stop. Exits with 1 if one of
-    them had already ended.
+    them had already ended or is not there; the others are cancelled all the same.
     """
+    results, missing = [], []
     with target.connect() as db:
-        results = [db.jobs.cancel(db.session, job_id, actor=actor, reason=reason) for job_id in job_ids]
+        for job_id in job_ids:
+            try:
+                results.append(db.jobs.cancel(db.session, job_id, actor=actor, reason=reason))
+            except JobNotFound as error:
+                missing.append(error)
     if as_json:
         print_json(results)
     else:
@@ -108,7 +114,9 @@ def cancel(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: 
         for each in results:
             ended = f"had already ended: {each.status}"
             click.echo(f"job {each.job_id} {said.get(each.result, ended)}")
-    if any(each.result == "already_ended" for each in results):
+    for absent in missing:
+        click.echo(f"taskq-sync: {absent}", err=True)
+    if missing or any(each.result == "already_ended" for each in results):
         raise click.exceptions.Exit(1)
 
 

@@ -212,6 +212,13 @@ class TestOperate:
             "wrong",
         )
 
+    def test_cancels_the_others_when_one_is_not_there(self, taskq):
+        first, second = (taskq.run("enqueue", "t", "--json").json["job_id"] for _ in range(2))
+        done = taskq.run("jobs", "cancel", str(first), "987654321", str(second))
+        assert (done.code, done.out) == (1, f"job {first} cancelled\njob {second} cancelled\n")
+        assert done.err.startswith("taskq-sync: no job 987654321: ")
+        assert done.err.count("\n") == 1
+
     def test_pauses_and_resumes_a_queue(self, taskq):
         said = [taskq.check("queues", verb, "q") for verb in ("pause", "pause", "resume", "resume")]
         assert said == [f"queue q {word}\n" for word in ("paused", "already paused", "resumed", "not paused")]

@@ -185,6 +185,23 @@ def test_signal_outlives_a_claim_that_finds_the_key_locked(
     assert claims(impatient) == [waiting]
 
 
+def test_claim_deletes_no_signal_of_a_key_that_another_has_locked(
+    running: Row, one: Session, impatient: Session
+) -> None:
+    second = one.new_attempt(concurrency_key="other")
+    held, free = keyed(one), one.new_job(concurrency_key="other")
+    assert claims(one) == []
+    elsewhere = keyed(one, queue="elsewhere")
+
+    with one.transaction(rolls_back=True):
+        impatient.settle_one(running, "complete")
+        assert claims(one, "elsewhere") == [elsewhere]
+        impatient.settle_one(second, "complete")
+        assert claims(impatient) == [free]
+
+    assert claims(impatient) == [held]
+
+
 def test_keys_that_an_open_claim_has_locked_do_not_hide_the_signals_of_others(
     one: Session, impatient: Session
 ) -> None:

@@ -42,6 +42,14 @@ class Operator(Caller):
             raise error
         self._ledger.count("cancel_job: no such job")
 
+    def keep_rows_locked(self) -> None:
+        """Look at held or running jobs at a prompt, and change nothing in the end."""
+        table = self.chance.choice(("ready", "running"))
+        with self._conn.transaction(force_rollback=True):
+            look = Open(self._conn, self._ledger, single=False)
+            look.ask(_LOOKS_AT[table], most=self.chance.randint(1, 5))
+            self.linger()
+
     def run_leases_out(self) -> None:
         with self.single() as made:
             made.ask(_RUN_OUT, most=self.chance.randint(1, 10))
@@ -113,6 +121,15 @@ class Operator(Caller):
         finally:
             self._toggles.locks[key].release()
 
+
+_LOOKS_AT = {
+    "ready": """
+        select id from taskq.ready where hold = 'key' order by random() limit %(most)s for update skip locked
+    """,
+    "running": """
+        select id from taskq.running order by random() limit %(most)s for update skip locked
+    """,
+}
 
 # By hand, not part of the contract: the time that a test does not wait for.
 _RUN_OUT = """

@@ -77,7 +77,7 @@ _REFUSED = re.compile(
     r'|(?:database|role) ".*" (?:does not exist|is not permitted)|does not support SSL'
 )
 
-_MIGRATE = "install or upgrade the schema with `taskq-sync migrate`"
+_MIGRATE = "install or upgrade the schema with `taskq-sync migrate`, and --schema where its name is not taskq"
 _SCHEMA_HINTS = {
     "3F000": _MIGRATE,
     "42883": _MIGRATE,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from kit.contract import Clock, Contract, Row, refused
+from kit.contract import Clock, Connection, Contract, Row, refused
 
 
 def _verdict(attempt: Row, verb: str, **fields: Any) -> dict[str, Any]:
@@ -219,16 +220,19 @@ def test_wakes_nobody_when_all_sleepers_wake_in_time(sql: Contract, clock: Clock
     assert heard() == []
 
 
-def test_two_documents_over_the_same_jobs_in_opposite_order_do_not_deadlock(
-    sql: Contract, other: Contract, wait_until_blocked
+def test_locks_the_jobs_by_id_whatever_the_order_of_the_document(
+    sql: Contract, other: Contract, connect: Callable[..., Connection], wait_until_blocked
 ) -> None:
-    """The running rows are locked by id in one statement (B38)."""
-    attempts = [sql.new_attempt() for _ in range(20)]
-    document = [_verdict(each, "complete") for each in attempts]
+    """So two documents over the same jobs never deadlock (B38): who waits for a job holds none behind it."""
+    third = Contract(connect())
+    third.run("set statement_timeout = '10s'")
+    first, middle, last = (sql.new_attempt() for _ in range(3))
+    document = [_verdict(each, "complete") for each in (last, middle, first)]
 
     with ThreadPoolExecutor(1) as pool:
         with sql.conn.transaction():
-            _settle(sql, *document)
-            second = pool.submit(lambda: _settle(other, *document[::-1]))
+            _settle(sql, _verdict(middle, "complete"))
+            waiting = pool.submit(lambda: _settle(other, *document))
             wait_until_blocked(other.conn)
-        assert {row["result"] for row in second.result()} == {"already_settled"}
+            assert _settle(third, _verdict(last, "complete"))[0]["result"] == "ok"
+        assert [row["result"] for row in waiting.result()] == ["already_settled", "already_settled", "ok"]

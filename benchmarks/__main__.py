@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 
 import click
@@ -11,12 +12,13 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from benchmarks import claim, enqueue_many, harness, settle
+from benchmarks import claim, drain, enqueue_many, harness, settle
 from benchmarks.benchmark import Benchmark, Incorrect, Scale
 from benchmarks.figures import Figure
 from benchmarks.site import Site, machine, server, site, warnings
 
-BENCHMARKS: Mapping[str, Callable[[Site, Scale], Iterator[Benchmark]]] = {
+BENCHMARKS: Mapping[str, Callable[[Site, Scale], Generator[Benchmark, None, None]]] = {
+    "drain": drain.benchmarks,
     "claim": claim.benchmarks,
     "settle": settle.benchmarks,
     "enqueue_many": enqueue_many.benchmarks,
@@ -53,7 +55,7 @@ def main(
     only: str,
     smoke: bool,
 ) -> None:
-    """Measure the queue against what PostgreSQL can do by itself: claim, settle, enqueue_many, or all.
+    """Measure the queue against what PostgreSQL can do by itself: claim, settle, drain, enqueue_many, or all.
 
     Every run is checked: each job once, none lost. Exit code 1 if one was not right.
     """
@@ -83,13 +85,17 @@ def _run(server_dsn: str, names: list[str], scale: Scale, *, pairs: int, only: s
 
 
 def _figures(server_dsn: str, name: str, scale: Scale, pairs: int, only: str) -> Iterator[Figure]:
-    with site(server_dsn) as place, _notes.status(name) as status:
-        for benchmark in BENCHMARKS[name](place, scale):
+    with (
+        site(server_dsn) as place,
+        closing(BENCHMARKS[name](place, scale)) as benchmarks,
+        _notes.status(name) as status,
+    ):
+        for benchmark in benchmarks:
             label = benchmark.measures[0].name
             if only not in label:
                 continue
             progress = partial(_show, status, label, pairs)
-            yield from harness.run(benchmark, pairs=pairs, progress=progress)
+            yield from harness.run(benchmark, pairs=pairs, warm_up=not scale.smoke, progress=progress)
 
 
 def _show(status: Status, label: str, pairs: int, done: int) -> None:

@@ -2,7 +2,7 @@
 
 A module of this folder that measures something has one function
 
-    def benchmarks(site: Site, scale: Scale) -> Iterator[Benchmark]
+    def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]
 
 and nothing of the loop: that is `harness.py`.
 """

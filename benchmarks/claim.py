@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import psycopg
@@ -22,7 +22,7 @@ ROWS = {1: 3_000, 10: 10_000, 100: 20_000}
 Claimed = list[tuple[int, int]]
 
 
-def benchmarks(site: Site, scale: Scale) -> Iterator[Benchmark]:
+def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
     """Every number of clients with every number of rows."""
     for rows, jobs in ROWS.items():
         for clients in CLIENTS:

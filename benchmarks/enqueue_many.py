@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -27,7 +27,7 @@ create table if not exists raw_bulk (
 """
 
 
-def benchmarks(site: Site, scale: Scale) -> Iterator[Benchmark]:
+def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
     """Plain jobs against both floors, then jobs with a unique key each."""
     size = scale.size(JOBS)
     yield Benchmark(

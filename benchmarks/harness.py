@@ -12,15 +12,20 @@ PAIRS = 7
 
 
 def run(
-    benchmark: Benchmark, *, pairs: int = PAIRS, progress: Callable[[int], None] = lambda done: None
+    benchmark: Benchmark,
+    *,
+    pairs: int = PAIRS,
+    warm_up: bool = True,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> list[Figure]:
     """Measure *pairs* times and return one figure for each measure of *benchmark*.
 
     The sides of a pair run back to back and take turns in going first, so that a machine that gets slower is slow
-    for both. A pair that nobody counts goes before, to warm up. Each run is checked; `Incorrect` ends it all.
+    for both. With *warm_up* a pair that nobody counts goes before. Each run is checked; `Incorrect` ends it all.
     *progress* is called with the number of pairs done.
     """
-    _run_pair(benchmark, floor_first=True)
+    if warm_up:
+        _run_pair(benchmark, floor_first=True)
     found: list[tuple[Sequence[float], Sequence[float]]] = []
     for number in range(pairs):
         progress(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -33,16 +34,18 @@ def clear(conn: psycopg.Connection[Any]) -> None:
     conn.execute("truncate " + ", ".join(f"taskq.{table}" for table in _TABLES))
 
 
-def fill(conn: psycopg.Connection[Any], count: int) -> list[int]:
-    """Put *count* jobs into an empty queue, due at once, and return their ids.
+def fill(conn: psycopg.Connection[Any], count: int, *, scheduled_at: datetime | None = None) -> list[int]:
+    """Put *count* jobs into an empty queue, due at once or at *scheduled_at*, and return their ids.
 
     Vacuumed and analyzed, as a queue is that has been there for a minute.
     """
     clear(conn)
     ids: list[int] = []
+    due = None if scheduled_at is None else scheduled_at.isoformat()
     for first in range(0, count, CHUNK):
         jobs = [
-            {"task": TASK, "payload": payload(number)} for number in range(first, min(first + CHUNK, count))
+            {"task": TASK, "payload": payload(number), "scheduled_at": due}
+            for number in range(first, min(first + CHUNK, count))
         ]
         rows = conn.execute(
             statements.enqueue_many, {"queue": QUEUE, "jobs": json.dumps(jobs), "skip_wake": True}

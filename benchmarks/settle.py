@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import psycopg
@@ -17,7 +17,7 @@ from benchmarks.site import Site
 BATCHES = {1: 3_000, 10: 10_000, 100: 20_000, 500: 20_000}
 
 
-def benchmarks(site: Site, scale: Scale) -> Iterator[Benchmark]:
+def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
     """Every size of a batch, all verdicts `complete` without a result."""
     for batch, jobs in BATCHES.items():
         size = scale.size(jobs, smoke=max(200, batch))

@@ -46,8 +46,11 @@ def three(open_session: Callable[..., Session]) -> Session:
 
 @pytest.fixture
 def impatient(open_session: Callable[..., Session]) -> Session:
-    """A session for calls that must not wait: the first wait for a lock is an error."""
-    return open_session(lock_timeout="100ms")
+    """A session for calls that must not wait: to wait for a lock is an error.
+
+    But for a moment: commits that notify wait for each other, in all databases of the server.
+    """
+    return open_session(lock_timeout="2s")
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from races.sessions import Session, ids
@@ -96,9 +94,7 @@ def test_two_limits_of_one_key_wait_for_each_other_and_the_last_counts(
     assert claims(one) == jobs[:2]
 
 
-def test_limit_of_another_key_does_not_wait(one: Session, open_session: Callable[..., Session]) -> None:
-    impatient = open_session(lock_timeout="100ms")
-
+def test_limit_of_another_key_does_not_wait(one: Session, impatient: Session) -> None:
     with one.transaction():
         one.set_concurrency_limit(key="k", max_running=3)
         assert impatient.set_concurrency_limit(key="other", max_running=2)[0]["max_running"] == 2

@@ -53,8 +53,10 @@ def test_one_of_many_makes_the_job_when_the_first_rolls_back(
 
 
 def test_wait_for_the_first_is_bounded_by_lock_timeout_and_stores_nothing(
-    one: Session, impatient: Session
+    one: Session, open_session: Callable[..., Session]
 ) -> None:
+    impatient = open_session(lock_timeout="20ms")
+
     with one.transaction():
         job_id = one.new_job(**UNIQUE)
         with refused("55P03", "canceling statement due to lock timeout"):

@@ -4,7 +4,8 @@
 -- running row first ends the attempt. What the fence did not hold is looked up in a second
 -- statement, whose answer is final, because an attempt never returns to running. Two elements
 -- for one attempt: the first counts, the second finds what the first left. Duplicates are by
--- (job_id, attempt_id): a stale attempt must not shadow the valid one of the same job.
+-- (job_id, attempt_id): a stale attempt must not shadow the valid one of the same job. A job
+-- handed back unstarted keeps its streak: nothing was learnt of it.
 --
 -- Arguments: p_worker_id recorded, null = who claimed it; p_items; p_taking_back true only
 --   from take_back, whose items have the verb take_back; p_skip_wake true from the calls of
@@ -138,7 +139,11 @@ begin
       case when octet_length(d.why) > 1024 then taskq.clip(d.why, 1024) else d.why end,
       d.scheduled_at, d.progress,
       d.failure_count + case when d.verb in ('fail', 'take_back') and d.status <> 'cancelled' then 1 else 0 end,
-      case when d.verb = 'take_back' then d.streak else 0 end,
+      case
+        when d.verb = 'take_back' then d.streak
+        when d.verb = 'release' and d.cause = 'not_started' then d.expiry_streak
+        else 0
+      end,
       d.queue, d.concurrency_key)::taskq.landing
     order by d.ordinal)
   into v_landings

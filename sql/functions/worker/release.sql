@@ -1,6 +1,6 @@
 -- Settle one attempt as handed back: the job is queued again, at no cost to its budget.
 --
--- With the cause not_started (a prefetched job) no attempt is recorded.
+-- With the cause not_started (a prefetched job) no attempt is recorded, and a suspect stays one.
 --
 -- Arguments: p_job_id and p_attempt_id as claimed; p_delay 0 to 366 days;
 --   p_cause cut to 1 KiB; p_progress up to 2 KiB.

@@ -169,7 +169,7 @@ class Verdict:
                     yield f"job {job_id} was claimed before attempt {attempt.attempt_id} ended"
                 elif following.failure_count != attempt.failure_count + (end.verb in ("fail", "take_back")):
                     yield f"job {job_id}: failures of {following} after {_say(end)}"
-                elif following.expiry_streak != (attempt.expiry_streak + 1 if end.verb == "take_back" else 0):
+                elif following.expiry_streak != _streak_after(attempt, end):
                     yield f"job {job_id}: expiry streak of {following} after {_say(end)}"
 
     def _places(self) -> Iterator[str]:
@@ -379,6 +379,13 @@ class Verdict:
             end = self._ends.get(fence)
             if end is None or end.verb != "complete":
                 yield f"work of attempt {fence} is stored, but it was ended by {end and _say(end)}"
+
+
+def _streak_after(attempt: Attempt, end: Answer) -> int:
+    """Return the streak of lost leases: one more, as before when nobody ran the job, else none."""
+    if end.verb == "take_back":
+        return attempt.expiry_streak + 1
+    return attempt.expiry_streak if end.leaves_no_row else 0
 
 
 def _undisturbed(attempt: Attempt, answer: Answer) -> tuple[str, str]:

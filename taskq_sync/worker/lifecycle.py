@@ -22,6 +22,10 @@ from taskq_sync.clock import Deadline
 from taskq_sync.worker.events import Events, StateChanged
 from taskq_sync.worker.threads import Empty, Lock, SimpleQueue
 
+#: How long the main thread waits in one go, in seconds. A signal does not always end its wait: the system may
+#: have given it to another thread, or just before the wait began. Python then runs the handler at the next look.
+SIGNAL_LOOK = 1.0
+
 
 class State(Enum):
     """The value is what `announce` reports and what the log says."""
@@ -147,11 +151,13 @@ class Lifecycle:
         """
         while not until():
             try:
-                request = self._requests.get(timeout=deadline.timeout)
+                request = self._requests.get(timeout=min(deadline.remaining, SIGNAL_LOOK))
             except Empty:
-                return None
-            if request is not None:
-                return request
+                if deadline.expired:
+                    return None
+            else:
+                if request is not None:
+                    return request
         return None
 
     def stop(self, reason: str) -> None:

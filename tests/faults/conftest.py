@@ -65,12 +65,14 @@ def lab(
             if not request.node.stash.get(_failed, False):
                 findings = made.check()
         finally:
+            _show(request.node, made)
             made.close()
             ledger.close()
-            _show_logs(request.node, made)
         assert not findings, "\n".join(findings)
 
 
-def _show_logs(item: pytest.Item, lab: Lab) -> None:
+def _show(item: pytest.Item, lab: Lab) -> None:
+    """Put into the report what one wants to know of a scenario that has failed."""
     for process in lab.processes:
-        item.add_report_section("teardown", process.log.name, process.text[-6000:])
+        item.add_report_section("teardown", process.log.name, "\n".join(process.text.splitlines()[-40:]))
+    item.add_report_section("teardown", "jobs", "\n".join(lab.unsettled()))

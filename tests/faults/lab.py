@@ -77,6 +77,7 @@ class Lab:
         self.enqueued: list[int] = []
         self.asked_for: set[str] = set()
         self.may_be_unstarted = 0
+        self._has_ledger = True
         self._served: list[Served] = []
         self._excused: set[int] = set()
         self._numbers = itertools.count(1)
@@ -95,6 +96,10 @@ class Lab:
     def count(self, number: int, *, short: int) -> int:
         """Return a number of things: *number* at full scale, *short* at the shortest."""
         return round(short + (number - short) * self.scale)
+
+    def without_ledger(self) -> None:
+        """The jobs of this scenario are run by hand, so the ledger knows nothing of them."""
+        self._has_ledger = False
 
     # The parts
 
@@ -172,10 +177,9 @@ class Lab:
     # Jobs
 
     def enqueue(self, task: str, payload: Row | None = None, **options: Any) -> int:
-        """Enqueue a job, with the options of the SQL function, and return its id."""
-        job_id = self.sql.new_job(
-            **{"task": task, "payload": payload or {}, "lease": f"{LEASE} s", **options}
-        )
+        """Enqueue a job, with the options of the SQL function, and return its id; a retry comes at once."""
+        defaults = {"lease": f"{LEASE} s", "backoff": "0 s"}
+        job_id = self.sql.new_job(task=task, payload=payload or {}, **{**defaults, **options})
         self.enqueued.append(job_id)
         return job_id
 
@@ -235,6 +239,17 @@ class Lab:
 
     # The end
 
+    def unsettled(self) -> list[str]:
+        """Describe the jobs that have not succeeded, for who looks for the reason."""
+        rows = self.sql.rows(
+            "select id, task, status, outcome, attempt_count, failure_count, expiry_streak, hold, worker_id,"
+            " scheduled_at - taskq.clock() as due_in, lease_expires_at - taskq.clock() as lease_ends_in, backoff"
+            " from taskq.job_view where status <> 'succeeded' order by id limit 20"
+        )
+        return [
+            ", ".join(f"{name} {value}" for name, value in row.items() if value is not None) for row in rows
+        ]
+
     def close(self) -> None:
         """Kill what runs, and let everything go."""
         for process in self.processes:
@@ -252,7 +267,8 @@ class Lab:
         self._sweep()
         findings += self._watch.findings
         findings += checker.places(conn, self.enqueued)
-        findings += checker.starts(conn, self.ledger.starts(), self.may_be_unstarted)
+        if self._has_ledger:
+            findings += checker.starts(conn, self.ledger.starts(), self.may_be_unstarted)
         findings += checker.owners(conn)
         findings += checker.keys(conn)
         findings += self._left_sessions(conn)

@@ -140,6 +140,17 @@ class WorkerProcess:
             os.killpg(self.pid, signal.SIGKILL)
         self.popen.wait(PATIENCE)
 
+    def children(self) -> list[int]:
+        """Return the process ids of its children."""
+        return [
+            int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        ] + [
+            int(pid)
+            for task in Path(f"/proc/{self.pid}/task").iterdir()
+            if task.name != str(self.pid)
+            for pid in (task / "children").read_text().split()
+        ]
+
     def usage(self) -> Usage:
         """Return what it holds at this moment."""
         fields = self._stat()

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import copy
 import os
 import queue
 import re
+import select
 import signal
+import subprocess
 import time
 
 import psycopg
@@ -35,7 +38,8 @@ def nap(ctx: JobContext, seconds: float = 0.0, again: float = 0.0, polite: bool 
         while (left := until - time.monotonic()) > 0:
             if polite:
                 ctx.raise_if_cancelled()
-            time.sleep(min(left, 0.02) if polite else left)
+            # not time.sleep, whose absolute times faketime does not understand
+            select.select([], [], [], min(left, 0.02) if polite else left)
         return ctx.attempt
 
 
@@ -111,7 +115,7 @@ RAISED: dict[str, BaseException] = {
 def throw(ctx: JobContext, what: str) -> None:
     """Raise one of `RAISED`."""
     with recorded(ctx):
-        raise RAISED[what]
+        raise copy.copy(RAISED[what])
 
 
 @tq.task(queue="q", name="stumble", max_attempts=5, backoff=0)
@@ -154,3 +158,10 @@ def clocks(ctx: JobContext) -> dict[str, float]:
     """Tell what this process believes of the time."""
     with recorded(ctx):
         return {"wall": time.time(), "monotonic": time.monotonic(), "leases": monotonic()}
+
+
+@tq.task(queue="q", name="run_program")
+def run_program(ctx: JobContext, seconds: float) -> int:
+    """Wait for a program in the group of the worker and return its exit code."""
+    with recorded(ctx):
+        return subprocess.run(["sleep", str(seconds)], check=False).returncode

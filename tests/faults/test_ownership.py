@@ -127,8 +127,8 @@ def test_length_of_a_job_and_detection_of_a_crash_are_two_things(lab: Lab) -> No
 
 def test_job_that_kills_its_worker_becomes_a_dead_letter_and_harms_no_other(lab: Lab) -> None:
     # B06
-    killer = lab.enqueue("die", max_attempts=10, backoff="0 s")
-    others = lab.enqueue_many(lab.count(20, short=12), "nap", {"seconds": 0.3, "again": 0.3}, backoff="0 s")
+    killer = lab.enqueue("die", max_attempts=10)
+    others = lab.enqueue_many(lab.count(20, short=12), "nap", {"seconds": 0.3, "again": 0.3})
     lab.may_be_unstarted = 20 * len(others)  # claimed, and then the process was killed
     worker = lab.start_worker(slots=8)
 

@@ -27,11 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from attrs import frozen
 from psycopg import conninfo
 
 from faults import checker
 from faults.ledger import VARIABLE, Ledger, Start
+from faults.pooler import Pooler, installed
 from faults.process import Usage, WorkerProcess
 from faults.proxy import Proxy
 from faults.server import FaultServer
@@ -118,6 +120,12 @@ class Lab:
     def proxy(self, dsn: str | None = None) -> Proxy:
         """Put a proxy before the server; workers and clients that are to go through it get its `dsn`."""
         return self._stack.enter_context(Proxy(dsn or self.dsn))
+
+    def pooler(self, size: int = 3) -> Pooler:
+        """Put PgBouncer before the server, with *size* sessions there; skips the test where it is missing."""
+        if installed() is None:
+            pytest.skip("install the Debian package pgbouncer")
+        return self._stack.enter_context(Pooler(self.dsn, self.folder / "pooler", size=size))
 
     def role(self, **settings: str) -> str:
         """Make a role with *settings* that may do what an owner may, and return its DSN."""
@@ -263,6 +271,7 @@ class Lab:
         """Return what is wrong now that the scenario is over; ends all workers."""
         findings = [*self._check_workers()]
         self._watch.end()
+        self._stack.close()  # a pooler keeps sessions that outlive its clients
         conn = self.sql.conn
         self._sweep()
         findings += self._watch.findings

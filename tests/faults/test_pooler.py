@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from faults.lab import SLACK, Lab
-from faults.pooler import Pooler, installed
+from faults.pooler import Pooler
 from taskq_sync import TaskQ
 
 _SESSION_LOCKS = """
@@ -27,12 +25,8 @@ where name in ('search_path', 'statement_timeout', 'lock_timeout', 'default_tran
 
 
 @pytest.fixture
-def pooler(lab: Lab, tmp_path: Path) -> Iterator[Pooler]:
-    if installed() is None:
-        pytest.skip("install the Debian package pgbouncer")
-    with Pooler(lab.dsn, tmp_path / "pooler", size=3) as made:
-        yield made
-        lab.server.terminate("taskq")  # its sessions at the server outlive its clients
+def pooler(lab: Lab) -> Pooler:
+    return lab.pooler()
 
 
 def test_workers_and_clients_share_few_sessions_of_a_pooler(lab: Lab, pooler: Pooler) -> None:

@@ -44,7 +44,7 @@ class Producer(Caller):
         parameters = {**_NO_OPTIONS, **job, "queue": queue}
         for duration in ("delay", "backoff", "backoff_max", "lease", "ttl"):
             if parameters[duration] is not None:
-                parameters[duration] = f"{parameters[duration]} s"
+                parameters[duration] = f"{parameters[duration]:.6f} s"  # PostgreSQL reads no exponent here
         [row] = made.ask(_statements.enqueue, **parameters)
         made.note(
             Enqueued, job_id=row.job_id, status=row.status, queue=queue, unique_key=job.get("unique_key")

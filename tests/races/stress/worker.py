@@ -214,7 +214,7 @@ class _FenceLost(Exception):
 def _as_text(element: dict[str, Any]) -> dict[str, str]:
     """Return the durations and documents of an element as the single forms take them."""
     texts: dict[str, str] = {
-        name: f"{element[name]} s" for name in ("delay", "retry_after") if name in element
+        name: f"{element[name]:.6f} s" for name in ("delay", "retry_after") if name in element
     }
     if "result" in element:
         texts["result"] = json.dumps(element["result"])

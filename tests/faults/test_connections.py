@@ -101,17 +101,18 @@ def test_outage_of_several_leases_costs_a_live_owner_nothing(lab: Lab) -> None:
 def test_others_take_back_after_an_outage_only_what_no_owner_wants(lab: Lab) -> None:
     # B16
     lab.asked_for |= ENDED
-    dead, alive = lab.worker(slots=1), None
+    lease = 3 * LEASE  # a beat must find the database before the lease is given away, on a busy machine too
+    dead = lab.worker(slots=1, lease=lease)
     orphan = lab.enqueue("nap", {"seconds": 600})
     lab.wait_for_starts(orphan)
-    alive = lab.worker(slots=2)
-    outage = lab.span(45, short=2 * LEASE)
-    owned = lab.enqueue("nap", {"seconds": outage + LEASE}, max_attempts=1)
+    alive = lab.worker(slots=2, lease=lease)
+    outage = lab.span(45, short=2 * lease)
+    owned = lab.enqueue("nap", {"seconds": outage + lease}, max_attempts=1)
     lab.wait_for_starts(owned)
     with lab.server.down():
         dead.kill()
         time.sleep(outage)
-    lab.wait_until_ended(timeout=outage + 3 * LEASE + BACK + SLACK)
+    lab.wait_until_ended(timeout=outage + 3 * lease + BACK + SLACK)
 
     assert set(lab.outcomes()) == {("succeeded", "success")}
     assert (len(lab.starts(owned)), len(lab.starts(orphan))) == (1, 2)
@@ -158,8 +159,8 @@ def test_start_against_a_standby_ends_with_one_clear_line(lab: Lab, tmp_path: Pa
 def test_pass_that_breaks_off_strands_nobody(lab: Lab, moment: str) -> None:
     # B18
     lab.asked_for |= {"57P01"}
-    owner = lab.worker(slots=30)
-    jobs = lab.enqueue_many(30, "nap", {"seconds": 60, "again": 0})
+    owner = lab.worker(slots=12)
+    jobs = lab.enqueue_many(12, "nap", {"seconds": 60, "again": 0})
     lab.wait_for_starts(*jobs)
     proxy = lab.proxy()
     lab.worker(dsn=proxy.dsn)
@@ -172,9 +173,10 @@ def test_pass_that_breaks_off_strands_nobody(lab: Lab, moment: str) -> None:
     )
     trap = proxy.cut_before("take_back") if moment == "before" else proxy.cut_after("take_back")
     trap.wait()
-    lab.wait_until_ended(*jobs, timeout=2 * SWEEP + LEASE + SLACK)
+    # each of them is a suspect now, and runs in a child process of its own: that is a start of Python for each
+    lab.wait_until_ended(*jobs, timeout=2 * SWEEP + LEASE + SLACK + 3 * len(jobs))
 
-    assert [len(lab.starts(job)) for job in jobs] == [2] * 30
+    assert [len(lab.starts(job)) for job in jobs] == [2] * len(jobs)
 
 
 def test_handlers_that_keep_all_connections_keep_no_beat_waiting(lab: Lab) -> None:

@@ -203,10 +203,15 @@ class TestProcesses:
     def test_outlives_a_ctrl_c_until_its_process_has_done_with_it(self, folder):
         """The terminal sends SIGINT to the whole group; the program still has jobs to settle."""
         then = (
-            "try: sys.stdin.read()\n"
+            "import time\n"
+            "try:\n"
+            "    print('waits', flush=True)\n"
+            "    while True: time.sleep(0.01)\n"
             "except KeyboardInterrupt: print(EmbeddedServer({!r}, durable=False).start() != '')"
         ).format(str(folder / "db"))
         process = self.run(folder, then)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
         os.killpg(process.pid, signal.SIGINT)
         assert process.communicate(timeout=60) == ("True\n", "")
         assert not is_alive(folder)

@@ -18,7 +18,10 @@ and leave nothing behind) is checked when the scenario has ended.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,6 +57,7 @@ RECOVERY = LEASE + LEASE / 3 + SWEEP
 #: What is added to every bound of time, because the machine has other things to do.
 SLACK = 6.0
 
+_RUNNING_QUERY = "select count(*) from taskq.running"
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -80,6 +84,7 @@ class Lab:
         self.asked_for: set[str] = set()
         self.may_be_unstarted = 0
         self._has_ledger = True
+        self._has_schema = True
         self._served: list[Served] = []
         self._excused: set[int] = set()
         self._numbers = itertools.count(1)
@@ -102,6 +107,10 @@ class Lab:
     def without_ledger(self) -> None:
         """The jobs of this scenario are run by hand, so the ledger knows nothing of them."""
         self._has_ledger = False
+
+    def without_schema(self) -> None:
+        """The scenario has dropped the schema: there is nothing to look into at its end."""
+        self._has_schema = False
 
     # The parts
 
@@ -215,6 +224,14 @@ class Lab:
         """Return the calls of handlers so far, for these jobs or for all that were enqueued here."""
         return self.ledger.starts(*(job_ids or self.enqueued))
 
+    def drain(self, *queues: str) -> None:
+        """Have everything in these queues run, by a worker that ends then."""
+        self.until(
+            lambda: not self.sql.take_back() and not self.sql.value(_RUNNING_QUERY), "the leases run out"
+        )
+        worker = self.start_worker("--burst", queues=",".join(queues))
+        assert worker.wait() == 0, worker.text
+
     # Waiting
 
     def wait_for_starts(self, *job_ids: int, times: int = 1, timeout: float = PATIENCE) -> None:
@@ -249,6 +266,8 @@ class Lab:
 
     def unsettled(self) -> list[str]:
         """Describe the jobs that have not succeeded, for who looks for the reason."""
+        if not self._has_schema:
+            return []
         rows = self.sql.rows(
             "select id, task, status, outcome, attempt_count, failure_count, expiry_streak, hold, worker_id,"
             " scheduled_at - taskq.clock() as due_in, lease_expires_at - taskq.clock() as lease_ends_in, backoff"
@@ -262,6 +281,9 @@ class Lab:
         """Kill what runs, and let everything go."""
         for process in self.processes:
             process.end()
+        for pid in self.left_processes():  # a child process leads a session of its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._watch.end()
         self._stack.close()
         if self._conn is not None:
@@ -273,17 +295,29 @@ class Lab:
         self._watch.end()
         self._stack.close()  # a pooler keeps sessions that outlive its clients
         conn = self.sql.conn
+        findings += self._left_sessions(conn)
+        findings += self._left_children()
+        findings += checker.complaints(
+            self.server.complaints(self._log_from), frozenset({"00000", *self.asked_for})
+        )
+        if self._has_schema:
+            findings += self._check_jobs(conn)
+        return findings
+
+    def _check_jobs(self, conn: psycopg.Connection[Any]) -> list[str]:
         self._sweep()
-        findings += self._watch.findings
+        findings = [*self._watch.findings]
         findings += checker.places(conn, self.enqueued)
         if self._has_ledger:
             findings += checker.starts(conn, self.ledger.starts(), self.may_be_unstarted)
         findings += checker.owners(conn)
         findings += checker.keys(conn)
         findings += self._left_sessions(conn)
+        findings += self._left_children()
         findings += checker.complaints(
             # 08006: a client was gone when the server answered; to be killed is what workers are here for
-            self.server.complaints(self._log_from), frozenset({"00000", "08006", *self.asked_for})
+            self.server.complaints(self._log_from),
+            frozenset({"00000", "08006", *self.asked_for}),
         )
         return findings
 
@@ -301,13 +335,15 @@ class Lab:
                     yield from self._grown(served)
                 except AssertionError as error:
                     yield f"{process}: {error}"
-        for process in self.processes:
-            if process.code is None:
-                yield from self._ends_well(process)
+        alive = [process for process in self.processes if process.code is None]
+        for process in alive:
+            process.terminate()
+        for process in alive:
+            yield from self._ends_well(process)
 
     def _ends_well(self, process: WorkerProcess) -> Iterator[str]:
         try:
-            code = self.stop(process)
+            code = process.wait()
         except AssertionError as error:
             yield f"{process}: {error}"
         else:
@@ -347,7 +383,7 @@ class Lab:
 
         def swept() -> bool:
             self.sql.take_back()
-            return not self.sql.value("select count(*) from taskq.running")
+            return not self.sql.value(_RUNNING_QUERY)
 
         eventually(swept, "the leases of the workers that are gone run out")
 
@@ -356,6 +392,19 @@ class Lab:
             eventually(lambda: not [*checker.sessions(conn)], "", timeout=SLACK)
         except AssertionError:
             return [*checker.sessions(conn)]
+        return []
+
+    def left_processes(self) -> list[int]:
+        """Return the processes that were started by workers which have ended, and still run."""
+        return [pid for process in self.processes for pid in process.left_children()]
+
+    def _left_children(self) -> list[str]:
+        if any(process.code is None for process in self.processes):
+            return []
+        try:
+            eventually(lambda: not self.left_processes(), "", timeout=SLACK)
+        except AssertionError:
+            return [f"processes are left: {self.left_processes()}"]
         return []
 
     def _serves(self, worker: WorkerProcess, queue: str, task: str) -> None:

@@ -91,9 +91,13 @@ class _Writer:
                 if self._conn is None:
                     atexit.register(self.close)
                 self._conn = psycopg.connect(os.environ[VARIABLE], autocommit=True)
-            cursor = self._conn.execute(statement.encode(), parameters)
-            row = cursor.fetchone() if cursor.description is not None else None
-            return None if row is None else row[0]
+            try:
+                cursor = self._conn.execute(statement.encode(), parameters)
+                row = cursor.fetchone() if cursor.description is not None else None
+                return None if row is None else row[0]
+            except BaseException:  # a handler may be interrupted here too, and leave an answer on the way
+                self._conn.close()
+                raise
 
     def close(self) -> None:
         if self._conn is not None:
@@ -116,4 +120,8 @@ def recorded(ctx: JobContext) -> Iterator[None]:
         how = type(error).__name__
         raise
     finally:
-        _writer.write(_END, how, entry)
+        try:
+            _writer.write(_END, how, entry)
+        except BaseException as error:
+            _writer.write(_END, type(error).__name__, entry)
+            raise

@@ -30,6 +30,13 @@ class Usage:
     cpu: float
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, and does not only wait for somebody to ask for its exit code."""
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 class WorkerProcess:
     """`taskq-sync worker` with *arguments*, in a process group of its own, its log in *log*.
 
@@ -40,6 +47,7 @@ class WorkerProcess:
         self, log: Path, arguments: Sequence[str], *, env: Mapping[str, str], before: Sequence[str] = ()
     ) -> None:
         self.log = log
+        self._children: set[int] = set()
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "TASKQ_"))}
         clean.pop("DATABASE_URL", None)
         clean |= {"PYTHONPATH": str(_TESTS), "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1", **env}
@@ -106,16 +114,22 @@ class WorkerProcess:
         self.wait_for(_SERVES.pattern)
         return self
 
+    def wait_until_started_or_ended(self) -> None:
+        """Wait until it claims, or is gone."""
+        eventually(lambda: self.code is not None or self.lines(_SERVES.pattern), f"{self} starts")
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""
         self.popen.send_signal(number)
 
     def terminate(self) -> None:
         """Ask it to stop softly."""
+        self._note_children()
         self.send(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
+        self._note_children()
         self.send(signal.SIGKILL)
         self.popen.wait(PATIENCE)
 
@@ -136,20 +150,25 @@ class WorkerProcess:
 
     def end(self) -> None:
         """Kill it and whatever it has started, if anything still runs."""
+        self._note_children()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.popen.wait(PATIENCE)
 
     def children(self) -> list[int]:
-        """Return the process ids of its children."""
-        return [
-            int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        ] + [
-            int(pid)
-            for task in Path(f"/proc/{self.pid}/task").iterdir()
-            if task.name != str(self.pid)
-            for pid in (task / "children").read_text().split()
-        ]
+        """Return the process ids of its children, whichever thread has started them."""
+        lists = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [int(pid) for each in lists for pid in each.read_text().split()]
+
+    def left_children(self) -> list[int]:
+        """Return those of its children that still run though it has ended."""
+        return [] if self.code is None else [pid for pid in self._children if is_alive(pid)]
+
+    def _note_children(self) -> None:
+        with contextlib.suppress(
+            FileNotFoundError, ProcessLookupError
+        ):  # it, or a thread of it, has just ended
+            self._children |= set(self.children())
 
     def usage(self) -> Usage:
         """Return what it holds at this moment."""

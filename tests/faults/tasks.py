@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import copy
+import ctypes
 import os
 import queue
 import re
 import select
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import psycopg
 import psycopg.errors
 
+from faults import injection
 from faults.ledger import recorded
 from taskq_sync import JobContext, TaskQ, errors
 from taskq_sync.clock import monotonic
 
+injection.prepare()
 tq = TaskQ()
 
 
@@ -165,3 +171,62 @@ def run_program(ctx: JobContext, seconds: float) -> int:
     """Wait for a program in the group of the worker and return its exit code."""
     with recorded(ctx):
         return subprocess.run(["sleep", str(seconds)], check=False).returncode
+
+
+@tq.task(queue="q", name="end_threads", max_attempts=1)
+def end_threads(ctx: JobContext) -> None:
+    """Raise SystemExit in every thread of the worker, this one too."""
+    with recorded(ctx):
+        for thread in threading.enumerate():
+            if thread.name.startswith("taskq-") and thread.ident is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+                )
+
+
+def _take_time(how: str, seconds: float) -> None:
+    """Take so many seconds, in one of the ways that make it hard to break off."""
+    if how == "sleep":
+        time.sleep(seconds)
+    elif how == "silent peer":
+        one, two = socket.socketpair()
+        with one, two:
+            one.settimeout(seconds)
+            with contextlib.suppress(TimeoutError):
+                one.recv(1)
+    elif how == "raises while it ends":
+        try:
+            time.sleep(seconds)
+        finally:
+            raise ValueError("raised while it ended")
+    elif how == "swallows everything":
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with contextlib.suppress(BaseException):
+                time.sleep(0.05)
+    elif how == "computes":
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            pass
+
+
+@tq.task(queue="q", name="limited", timeout=1.0, interrupt=True, max_attempts=1)
+def limited(ctx: JobContext, how: str, seconds: float) -> None:
+    """Take some time, of which there is one second."""
+    with recorded(ctx):
+        _take_time(how, seconds)
+
+
+@tq.task(queue="q", name="limited_process", timeout=1.0, isolation="process", max_attempts=1)
+def limited_process(ctx: JobContext, how: str, seconds: float) -> None:
+    """The same in a child process."""
+    with recorded(ctx):
+        _take_time(how, seconds)
+
+
+@tq.task(queue="q", name="kill_own_process", isolation="process", max_attempts=1)
+def kill_own_process(ctx: JobContext, number: int) -> None:
+    """End the child process it runs in by a signal."""
+    with recorded(ctx):
+        os.kill(os.getpid(), number)
+        time.sleep(60)

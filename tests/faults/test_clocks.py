@@ -32,9 +32,9 @@ def movable(file: Path) -> dict[str, str]:
 
 
 @needs_faketime
-@pytest.mark.parametrize("minutes", [10, -10])
-def test_faketime_leaves_the_monotonic_clocks_true(lab: Lab, minutes: int) -> None:
+def test_faketime_leaves_the_monotonic_clocks_true(lab: Lab) -> None:
     # B51, B55: what all others about clocks stand on
+    minutes = 10
     lab.worker(env=shifted(f"{minutes:+}m"))
     job = lab.enqueue("clocks")
     lab.wait_until_ended(job)

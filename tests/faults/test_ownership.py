@@ -40,37 +40,35 @@ def test_worker_with_the_name_of_a_dead_one_does_not_keep_its_jobs_alive(lab: La
     assert one.fence < two.fence
 
 
-@pytest.mark.parametrize("lease", [LEASE, 60.0])
-def test_job_of_several_leases_is_started_once_while_its_worker_beats(lab: Lab, lease: float) -> None:
+def test_job_of_several_leases_is_started_once_while_its_worker_beats(lab: Lab) -> None:
     # B02
-    seconds = lab.span(20, short=3 * LEASE if lease == LEASE else 1)
-    jobs = lab.enqueue_many(2, "nap", {"seconds": seconds}, lease=f"{lease} s")
-    for _ in range(2):
-        lab.worker(lease=lease)
-    lab.wait_until_ended(*jobs, timeout=seconds + SLACK)
-
-    assert [len(lab.starts(job)) for job in jobs] == [1, 1]
+    for lease in (LEASE, 60.0, 3600.0)[: lab.count(3, short=1)]:
+        seconds = lab.span(20, short=3 * LEASE)
+        jobs = lab.enqueue_many(2, "nap", {"seconds": seconds}, lease=f"{lease} s")
+        workers = [lab.worker(lease=lease) for _ in range(2)]
+        lab.wait_until_ended(*jobs, timeout=seconds + SLACK)
+        assert [len(lab.starts(job)) for job in jobs] == [1, 1], lease
+        assert [lab.stop(worker) for worker in workers] == [0, 0]
 
 
 def test_configured_beat_keeps_the_lease(lab: Lab) -> None:
     # B02
     seconds = lab.span(20, short=2 * LEASE)
-    job = lab.enqueue("nap", {"seconds": seconds})
-    lab.worker("--beat", f"{LEASE / 2 - 0.2}s")
-    lab.worker("--beat", "500ms")
-    lab.wait_until_ended(job, timeout=seconds + SLACK)
+    jobs = lab.enqueue_many(2, "nap", {"seconds": seconds})
+    lab.worker("--beat", f"{LEASE / 2 - 0.2}s", slots=1)
+    lab.worker("--beat", "500ms", slots=1)
+    lab.wait_until_ended(*jobs, timeout=seconds + SLACK)
 
-    assert len(lab.starts(job)) == 1
+    assert [len(lab.starts(job)) for job in jobs] == [1, 1]
 
 
-@pytest.mark.parametrize("beat", [2.0, 5.0])
-def test_beat_that_is_too_slow_for_the_lease_is_refused_with_both_numbers(lab: Lab, beat: float) -> None:
+def test_beat_that_is_too_slow_for_the_lease_is_refused_with_both_numbers(lab: Lab) -> None:
     # B02
-    refused = lab.start_worker("--beat", f"{beat}s", lease=2.0)
-
-    assert refused.wait() not in (0, None)
-    assert refused.lines(rf"{beat:g} s.* 2 s")
-    assert "Traceback" not in refused.text
+    for beat in (2.0, 5.0):
+        refused = lab.start_worker("--beat", f"{beat}s", lease=2.0)
+        assert refused.wait() not in (0, None)
+        assert refused.lines(rf"{beat:g} s.* 2 s")
+        assert "Traceback" not in refused.text
 
 
 def test_busy_loops_in_python_do_not_starve_the_beat(lab: Lab) -> None:
@@ -84,6 +82,23 @@ def test_busy_loops_in_python_do_not_starve_the_beat(lab: Lab) -> None:
 
     assert [len(lab.starts(job)) for job in jobs] == [1] * len(jobs)
     assert not busy.lines("lease of .* (is in doubt|was lost)")
+
+
+@pytest.mark.parametrize(("kind", "size"), [("sum", 2 * 10**8), ("regex", 26)])
+def test_call_in_c_that_keeps_the_interpreter_costs_the_lease_and_never_the_job(
+    lab: Lab, kind: str, size: int
+) -> None:
+    # B03; each takes about one lease or more here, when nobody else needs the processors
+    job = lab.enqueue("hold_gil", {"kind": kind, "size": size + (2 if kind == "regex" else size)})
+    first = lab.worker()
+    lab.wait_for_starts(job)
+    lab.worker()
+    lab.wait_until_ended(job, timeout=120)
+
+    verbs = [each["verb"] for each in lab.history(job)]
+    assert verbs == ["take_back"] * (len(verbs) - 1) + ["complete"]
+    if len(verbs) > 1:
+        first.wait_for("lease of .* was lost")
 
 
 def test_worker_that_lost_its_claim_settles_nothing_and_goes_on(lab: Lab) -> None:
@@ -143,7 +158,9 @@ def test_job_that_kills_its_worker_becomes_a_dead_letter_and_harms_no_other(lab:
     assert lab.outcomes(killer) == [("failed", "poison")]
     assert lab.outcomes(*others) == [("succeeded", "success")] * len(others)
     assert len(lab.starts(killer)) == 3
-    assert max(len(lab.starts(other)) for other in others) <= 4
+    assert (
+        sum(len(lab.starts(other)) for other in others) <= len(others) + 8
+    )  # one incident, one attempt of each slot
 
 
 def test_crash_in_the_last_attempt_ends_the_job_and_frees_its_key(lab: Lab) -> None:

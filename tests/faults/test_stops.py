@@ -108,8 +108,7 @@ def test_worker_in_another_thread_is_stopped_by_a_call(lab: Lab) -> None:
     assert code == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_first_process_of_a_container_hears_signals(lab: Lab, number: signal.Signals) -> None:
+def test_first_process_of_a_container_hears_signals(lab: Lab) -> None:
     # B69
     if shutil.which("unshare") is None or os.geteuid() != 0:
         pytest.skip("a namespace of processes needs unshare and root")
@@ -117,7 +116,7 @@ def test_first_process_of_a_container_hears_signals(lab: Lab, number: signal.Sig
     job = lab.enqueue("nap", {"seconds": 2})
     lab.wait_for_starts(job)
     began = time.monotonic()
-    os.kill(inside.children()[0], number)  # unshare itself ignores it, as docker does
+    os.kill(inside.children()[0], signal.SIGTERM)  # as docker does; unshare itself would not pass it on
 
     assert inside.wait(2 + SLACK) == 0
     assert time.monotonic() - began < 2 + SLACK

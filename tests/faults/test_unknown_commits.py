@@ -18,6 +18,7 @@ def cut(proxy: Proxy, moment: str, act: str, part: str) -> Trap:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_claim_whose_answer_is_lost_costs_a_lease_at_most(lab: Lab, moment: str) -> None:
+    # B24
     proxy = lab.proxy()
     lab.worker(dsn=proxy.dsn)
     lab.may_be_unstarted = 1
@@ -31,38 +32,36 @@ def test_claim_whose_answer_is_lost_costs_a_lease_at_most(lab: Lab, moment: str)
     assert [each["verb"] for each in lab.history(job)] == [*lost, "complete"]
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_settle_whose_answer_is_lost_is_sent_again_and_counts_once(lab: Lab, moment: str) -> None:
+def test_settle_whose_answer_is_lost_is_sent_again_and_counts_once(lab: Lab) -> None:
+    # B24
     proxy = lab.proxy()
     worker = lab.worker(dsn=proxy.dsn)
-    trap = cut(proxy, moment, "settle", "-settler")
-    jobs = [
-        lab.enqueue("nap"),
-        lab.enqueue("stumble", max_attempts=1),
-        lab.enqueue("stumble", max_attempts=2),
-    ]
-    lab.wait_until_ended(*jobs, timeout=LEASE + SLACK)
+    for moment in MOMENTS:
+        trap = cut(proxy, moment, "settle", "-settler")
+        jobs = [lab.enqueue("nap"), *(lab.enqueue("stumble", max_attempts=limit) for limit in (1, 2))]
+        lab.wait_until_ended(*jobs, timeout=LEASE + SLACK)
 
-    assert trap.sprung
-    assert [len(lab.starts(job)) for job in jobs] == [1, 1, 2]
-    assert [status for status, _ in lab.outcomes(*jobs)] == ["succeeded", "failed", "succeeded"]
+        assert trap.sprung
+        assert [len(lab.starts(job)) for job in jobs] == [1, 1, 2]
+        assert [status for status, _ in lab.outcomes(*jobs)] == ["succeeded", "failed", "succeeded"]
     assert not worker.lines("lost|refused|conflict")
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_beat_whose_answer_is_lost_is_repeated(lab: Lab, moment: str) -> None:
+def test_beat_whose_answer_is_lost_is_repeated(lab: Lab) -> None:
+    # B24
     proxy = lab.proxy()
     lab.worker(dsn=proxy.dsn)
     job = lab.enqueue("nap", {"seconds": 2 * LEASE})
-    trap = cut(proxy, moment, "heartbeat", "-heartbeat")
+    traps = [cut(proxy, moment, "heartbeat", "-heartbeat") for moment in MOMENTS]
     lab.wait_until_ended(job, timeout=2 * LEASE + SLACK)
 
-    assert trap.sprung
+    assert all(trap.sprung for trap in traps)
     assert len(lab.starts(job)) == 1
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_commit_of_a_handler_s_transaction_is_never_replayed(lab: Lab, moment: str) -> None:
+    # B24
     proxy = lab.proxy()
     lab.sql.run("create table effects (job_id bigint, fence bigint)")
     lab.worker(dsn=proxy.dsn)
@@ -85,6 +84,7 @@ def test_commit_of_a_handler_s_transaction_is_never_replayed(lab: Lab, moment: s
 
 
 def test_link_that_is_cut_at_every_kind_of_statement_in_turn_loses_nothing(lab: Lab) -> None:
+    # B24, B13
     proxy = lab.proxy()
     worker = lab.worker(dsn=proxy.dsn)
     lab.may_be_unstarted = 100
@@ -112,6 +112,7 @@ def test_link_that_is_cut_at_every_kind_of_statement_in_turn_loses_nothing(lab: 
 
 
 def test_slow_link_makes_everything_slow_and_nothing_wrong(lab: Lab) -> None:
+    # B02
     proxy = lab.proxy()
     worker = lab.worker(dsn=proxy.dsn)
     proxy.delay = 0.15  # 0.3 s for each call
@@ -125,6 +126,7 @@ def test_slow_link_makes_everything_slow_and_nothing_wrong(lab: Lab) -> None:
 
 @pytest.mark.parametrize("how", ["black_hole", "half_open"])
 def test_link_that_is_dead_without_a_word_is_given_up_in_time(lab: Lab, how: str) -> None:
+    # B13
     proxy = lab.proxy()
     worker = lab.worker(dsn=proxy.dsn)
     job = lab.enqueue("nap", {"seconds": 2 * LEASE, "again": 0})

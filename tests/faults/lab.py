@@ -45,7 +45,7 @@ from kit.contract import Contract, Row
 from kit.waiting import PATIENCE, eventually
 
 #: The lease of all jobs, in seconds: as short as a busy machine allows.
-LEASE = 3.0
+LEASE = 2.5
 
 #: The sweep of all workers, in seconds.
 SWEEP = 0.5

@@ -47,7 +47,7 @@ def test_worker_survives_the_end_of_each_session_alone(lab: Lab) -> None:
     # B15
     worker = lab.worker()
     for part in ("claimer", "settler", "heartbeat", "housekeeper", "listener"):
-        job = lab.enqueue("nap", {"seconds": LEASE / 2 if part != "heartbeat" else 1.5 * LEASE})
+        job = lab.enqueue("nap", {"seconds": 1.5 * LEASE if part == "heartbeat" else 1.0})
         lab.wait_for_starts(job)
         lab.end_sessions(f"-{part}")
         lab.wait_until_ended(job, timeout=2 * LEASE + SLACK)
@@ -99,13 +99,13 @@ def test_outage_of_several_leases_costs_a_live_owner_nothing(lab: Lab) -> None:
 def test_others_take_back_after_an_outage_only_what_no_owner_wants(lab: Lab) -> None:
     # B16
     lab.asked_for |= ENDED
-    lease = 3 * LEASE  # a beat must find the database before the lease is given away, on a busy machine too
+    lease = 2 * LEASE  # a beat must find the database before the lease is given away, on a busy machine too
     dead = lab.worker(slots=1, lease=lease)
     orphan = lab.enqueue("nap", {"seconds": 600})
     lab.wait_for_starts(orphan)
     alive = lab.worker(slots=2, lease=lease)
-    outage = lab.span(45, short=2 * lease)
-    owned = lab.enqueue("nap", {"seconds": outage + lease}, max_attempts=1)
+    outage = lab.span(45, short=lease + 1)
+    owned = lab.enqueue("nap", {"seconds": outage + lease / 2}, max_attempts=1)
     lab.wait_for_starts(owned)
     with lab.server.down():
         dead.kill()
@@ -156,7 +156,7 @@ def test_start_against_a_standby_ends_with_one_clear_line(lab: Lab, tmp_path: Pa
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_pass_that_breaks_off_strands_nobody(lab: Lab, moment: str) -> None:
     # B18
-    number = lab.count(30, short=6)
+    number = lab.count(30, short=4)
     owner = lab.worker(slots=number)
     jobs = lab.enqueue_many(number, "nap", {"seconds": 60, "again": 0})
     lab.wait_for_starts(*jobs)
@@ -179,7 +179,7 @@ def test_pass_that_breaks_off_strands_nobody(lab: Lab, moment: str) -> None:
 
 def test_handlers_that_keep_all_connections_keep_no_beat_waiting(lab: Lab) -> None:
     # B19
-    seconds = lab.span(15, short=2 * LEASE)
+    seconds = lab.span(15, short=1.5 * LEASE)
     jobs = lab.enqueue_many(2, "keep_connections", {"seconds": seconds})
     more = lab.enqueue_many(4, "transact", {"seconds": seconds})
     lab.sql.run("create table effects (job_id bigint, fence bigint)")

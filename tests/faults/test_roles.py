@@ -110,7 +110,7 @@ def test_timeouts_of_the_role_end_no_loop(lab: Lab) -> None:
         statement_timeout="200ms",
         lock_timeout="50ms",
         idle_in_transaction_session_timeout="1s",
-        idle_session_timeout="5s",
+        idle_session_timeout=f"{lab.span(5, short=2)}s",
     )
     worker = lab.worker("--poll-interval", "20s", dsn=dsn)
     jobs = lab.enqueue_many(lab.count(2000, short=60), "nap")
@@ -118,7 +118,7 @@ def test_timeouts_of_the_role_end_no_loop(lab: Lab) -> None:
         locker.execute("lock table taskq.jobs")
         time.sleep(lab.span(3, short=1.5))
     lab.wait_until_ended(*jobs, timeout=120)
-    time.sleep(lab.span(60, short=7))  # idle, and the listener is ended again and again
+    time.sleep(lab.span(60, short=3))  # idle, and the listener is ended again and again
     later = lab.enqueue("nap")
     lab.wait_until_ended(later, timeout=3 + SLACK)
     lab.until(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from functools import partial
 
-import pytest
-
 from faults import injection
 from faults.lab import SLACK, Lab
 from faults.process import WorkerProcess
@@ -14,36 +12,38 @@ from faults.process import WorkerProcess
 #: Each loop of a worker, by the call that it makes.
 LOOPS = ["claim", "poll_hint", "settle", "heartbeat", "take_back", "prune", "announce", "wait"]
 
+KINDS = ["KeyError", "MemoryError"]
+
 
 def is_fine(lab: Lab, worker: WorkerProcess, jobs: list[int]) -> bool:
     return worker.code is not None or set(lab.outcomes(*jobs)) == {("succeeded", "success")}
 
 
-@pytest.mark.parametrize("kind", ["KeyError", "MemoryError"])
-def test_error_that_nobody_foresees_ends_no_loop_alone(lab: Lab, kind: str) -> None:
+def test_error_that_nobody_foresees_ends_no_loop_alone(lab: Lab) -> None:
     # B15, B71
-    lab.may_be_unstarted = len(LOOPS)
-    workers = {}
-    for number, where in enumerate(LOOPS):
-        queue = f"only-{number}"
-        worker = lab.start_worker(env={injection.INJECT: f"{where}:{kind}"}, queues=queue)
-        workers[worker] = (where, queue)
-    served = {}
-    for worker, (_, queue) in workers.items():
-        worker.wait_until_started_or_ended()
-        served[worker] = lab.enqueue_many(3, "nap", {"seconds": 1.0}, queue=queue)
-    time.sleep(lab.span(20, short=3))
-
-    for worker, (where, queue) in workers.items():
-        jobs = [*served[worker], lab.enqueue("nap", queue=queue)]
-
-        lab.until(
-            partial(is_fine, lab, worker, jobs), f"the worker with an error in {where} serves, or has ended"
-        )
-        assert worker.code != 0, where
-        if worker.code is not None:
-            assert worker.lines("CRITICAL .* died"), where
-    lab.drain("q", *(queue for _, queue in workers.values()))
+    lab.may_be_unstarted = 2 * len(LOOPS)
+    for turn in range(lab.count(2, short=1)):
+        workers = {}
+        for number, where in enumerate(LOOPS):
+            queue, kind = f"only-{turn}-{number}", KINDS[(number + turn) % 2]
+            workers[lab.start_worker(env={injection.INJECT: f"{where}:{kind}"}, queues=queue)] = (
+                where,
+                queue,
+            )
+        served = {}
+        for worker, (_, queue) in workers.items():
+            worker.wait_until_started_or_ended()
+            served[worker] = lab.enqueue_many(3, "nap", {"seconds": 1.0}, queue=queue)
+        time.sleep(lab.span(20, short=2))
+        for worker, (where, queue) in workers.items():
+            jobs = [*served[worker], lab.enqueue("nap", queue=queue)]
+            lab.until(
+                partial(is_fine, lab, worker, jobs), f"the worker with an error in {where} serves, or is gone"
+            )
+            assert worker.code != 0, where
+            if worker.code is not None:
+                assert worker.lines("CRITICAL .* died"), where
+        lab.drain("q", *(queue for _, queue in workers.values()))
 
 
 def test_worker_whose_threads_all_die_ends_and_says_so(lab: Lab) -> None:

@@ -39,7 +39,7 @@ def test_slots_serve_after_handlers_that_are_hard_to_break_off(lab: Lab) -> None
 def test_handler_that_ends_just_at_its_limit_is_recorded_once_either_way(lab: Lab) -> None:
     # B67
     worker = lab.worker(slots=4)
-    number = lab.count(500, short=24)
+    number = lab.count(500, short=12)
     jobs = [
         lab.enqueue("limited", {"how": "computes", "seconds": 0.98 + 0.04 * each / number}, max_attempts=1)
         for each in range(number)

@@ -124,21 +124,22 @@ def test_slow_link_makes_everything_slow_and_nothing_wrong(lab: Lab) -> None:
     assert not worker.lines("degraded|doubt|lost")
 
 
-@pytest.mark.parametrize("how", ["black_hole", "half_open"])
-def test_link_that_is_dead_without_a_word_is_given_up_in_time(lab: Lab, how: str) -> None:
+def test_link_that_is_dead_without_a_word_is_given_up_in_time(lab: Lab) -> None:
     # B13
-    proxy = lab.proxy()
-    worker = lab.worker(dsn=proxy.dsn)
-    job = lab.enqueue("nap", {"seconds": 2 * LEASE, "again": 0})
-    lab.wait_for_starts(job)
-    for link in proxy.links(worker.worker_id[-20:]):
-        getattr(link, how)()
-    lab.wait_until_ended(job, timeout=3 * LEASE + SLACK)
-    later = lab.enqueue("nap")
-    lab.wait_until_ended(later, timeout=10 + SLACK)
+    for how in ("black_hole", "half_open")[: lab.count(2, short=1)]:
+        proxy = lab.proxy()
+        worker = lab.worker(dsn=proxy.dsn)
+        job = lab.enqueue("nap", {"seconds": 1.5 * LEASE, "again": 0})
+        lab.wait_for_starts(job)
+        for link in proxy.links(worker.worker_id[-20:]):
+            getattr(link, how)()
+        lab.wait_until_ended(job, timeout=3 * LEASE + SLACK)
+        later = lab.enqueue("nap")
+        lab.wait_until_ended(later, timeout=10 + SLACK)
 
-    assert len(worker.lines("running -> degraded")) <= 3  # each part finds out for itself
-    assert lab.job(job)["failure_count"] == 0
-    for link in proxy.links(""):
-        link.reset()
-    lab.end_sessions(worker.worker_id[-20:])
+        assert len(worker.lines("running -> degraded")) <= 3  # each part finds out for itself
+        assert lab.job(job)["failure_count"] == 0
+        for link in proxy.links(""):
+            link.reset()
+        lab.end_sessions(worker.worker_id[-20:])
+        assert lab.stop(worker) == 0

@@ -55,6 +55,7 @@ def main(channel_descriptor: int, lifeline: int, worker_id: str, application: di
         Child(channel, tq, worker_id).serve()
     except ChannelClosed:  # the worker is gone, or wants no answer any more
         os._exit(1)
+    channel.close()
     sys.exit(0)
 
 

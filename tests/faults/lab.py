@@ -63,10 +63,9 @@ _ENDED = ("succeeded", "failed", "cancelled")
 
 @frozen
 class Served:
-    """A worker of the lab, the queue that only it serves, and what it held when it had begun to serve."""
+    """A worker of the lab, and what it held when it had begun to serve."""
 
     process: WorkerProcess
-    queue: str
     base: Usage
 
 
@@ -92,7 +91,7 @@ class Lab:
         self._stack = ExitStack()
         self._log_from = server.log_size()
         self._sweeping_since: float | None = None
-        self._watch = Watch(self._admin(dsn), self._sweeper)
+        self.watch = Watch(self._admin(dsn), self._sweeper)
 
     # How long and how many
 
@@ -152,12 +151,12 @@ class Lab:
         tasks: str = "faults.tasks",
     ) -> WorkerProcess:
         """Start a worker, see that it serves, and return it."""
-        made, own = self._spawn(
+        made = self._spawn(
             arguments, dsn=dsn, env=env, before=before, slots=slots, queues=queues, lease=lease, tasks=tasks
         )
         made.wait_until_ready()
-        self._serves(made, own, "nap")
-        self._served.append(Served(made, own, made.usage()))
+        self._serves(made)
+        self._served.append(Served(made, made.usage()))
         return made
 
     def start_worker(self, *arguments: str, **options: Any) -> WorkerProcess:
@@ -171,8 +170,7 @@ class Lab:
             "lease": LEASE,
             "tasks": "faults.tasks",
         }
-        made, _ = self._spawn(arguments, **{**defaults, **options})
-        return made
+        return self._spawn(arguments, **{**defaults, **options})
 
     def excuse(self, worker: WorkerProcess) -> None:
         """Expect nothing of *worker* any more: it may have ended, and any exit code will do."""
@@ -284,7 +282,7 @@ class Lab:
         for pid in self.left_processes():  # a child process leads a session of its own
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._watch.end()
+        self.watch.end()
         self._stack.close()
         if self._conn is not None:
             self._conn.close()
@@ -292,11 +290,13 @@ class Lab:
     def check(self) -> list[str]:
         """Return what is wrong now that the scenario is over; ends all workers."""
         findings = [*self._check_workers()]
-        self._watch.end()
+        self.watch.end()
         self._stack.close()  # a pooler keeps sessions that outlive its clients
         conn = self.sql.conn
         findings += self._left_sessions(conn)
         findings += self._left_children()
+        for process in self.processes:  # the workers run with all warnings as errors
+            findings += (f"{process} says: {line}" for line in process.lines("Warning: |Exception ignored"))
         findings += checker.complaints(
             self.server.complaints(self._log_from), frozenset({"00000", *self.asked_for})
         )
@@ -306,7 +306,7 @@ class Lab:
 
     def _check_jobs(self, conn: psycopg.Connection[Any]) -> list[str]:
         self._sweep()
-        findings = [*self._watch.findings]
+        findings = [*self.watch.findings]
         findings += checker.places(conn, self.enqueued)
         if self._has_ledger:
             findings += checker.starts(conn, self.ledger.starts(), self.may_be_unstarted)
@@ -331,7 +331,7 @@ class Lab:
                 yield f"{process} has ended with 0 though nobody asked for it"
             elif process.code is None:
                 try:
-                    self._serves(process, served.queue, "nap")
+                    self._serves(process)
                     yield from self._grown(served)
                 except AssertionError as error:
                     yield f"{process}: {error}"
@@ -407,9 +407,9 @@ class Lab:
             return [f"processes are left: {self.left_processes()}"]
         return []
 
-    def _serves(self, worker: WorkerProcess, queue: str, task: str) -> None:
+    def _serves(self, worker: WorkerProcess) -> None:
         """See that *worker* runs a job from the queue that only it serves."""
-        job_id = self.enqueue(task, {}, queue=queue)
+        job_id = self.enqueue("nap", queue=worker.own_queue)
 
         def ended() -> bool:
             return worker.code is not None or self.outcomes(job_id) == [("succeeded", "success")]
@@ -428,7 +428,7 @@ class Lab:
         queues: str,
         lease: float | None,
         tasks: str,
-    ) -> tuple[WorkerProcess, str]:
+    ) -> WorkerProcess:
         number = next(self._numbers)
         own = f"own-{number}"
         words = [
@@ -443,8 +443,9 @@ class Lab:
             env={"TASKQ_DSN": dsn or self.dsn, VARIABLE: self.ledger.dsn, **(env or {})},
             before=before,
         )
+        made.own_queue = own
         self.processes.append(made)
-        return made, own
+        return made
 
     def _sweeper(self) -> float | None:
         """Since when there has been a worker that can take back; asked by the watch, ten times a second."""

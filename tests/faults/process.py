@@ -40,13 +40,15 @@ def is_alive(pid: int) -> bool:
 class WorkerProcess:
     """`taskq-sync worker` with *arguments*, in a process group of its own, its log in *log*.
 
-    *before* is put in front of the command. The environment has nothing in it that names a database but *env*.
+    `own_queue` is a queue that only this one serves, if it has one. *before* is put in front of the command. The
+    environment has nothing in it that names a database but *env*.
     """
 
     def __init__(
         self, log: Path, arguments: Sequence[str], *, env: Mapping[str, str], before: Sequence[str] = ()
     ) -> None:
         self.log = log
+        self.own_queue = ""
         self._children: set[int] = set()
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "TASKQ_"))}
         clean.pop("DATABASE_URL", None)

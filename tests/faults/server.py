@@ -134,6 +134,20 @@ class FaultServer:
         finally:
             self.set(default_transaction_read_only="off")
 
+    @contextmanager
+    def as_standby(self) -> Iterator[None]:
+        """Be a hot standby for the length of the block: always in recovery, and read-only."""
+        signal_file = self.folder / "data" / "standby.signal"
+        self.stop()
+        signal_file.touch()
+        self.start()
+        try:
+            yield
+        finally:
+            self.kill()
+            signal_file.unlink()
+            self.start()
+
     def terminate(self, part: str = "taskq-") -> list[int]:
         """Ask the sessions whose application_name contains *part* to end, and return their process ids."""
         with self.connect() as conn:
@@ -145,9 +159,9 @@ class FaultServer:
             return [pid for pid, _ in rows]
 
     @contextmanager
-    def database(self) -> Iterator[str]:
+    def database(self, name: str | None = None) -> Iterator[str]:
         """Lend a new database with the schema `taskq` in it, as its DSN."""
-        name = f"faults_{next(self._numbers)}"
+        name = name or f"faults_{next(self._numbers)}"
         with self.connect() as conn:
             if conn.execute("select from pg_database where datname = %s", (_TEMPLATE,)).fetchone() is None:
                 self._make_template(conn)

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from psycopg import conninfo
 
 from faults.lab import LEASE, SLACK, SWEEP, Lab
 from faults.server import FaultServer
@@ -133,22 +134,22 @@ def test_worker_lets_go_of_a_primary_that_has_become_read_only(lab: Lab) -> None
     assert worker.lines("25006|read-only")
 
 
-def test_start_against_a_standby_ends_with_one_clear_line(lab: Lab, tmp_path: Path) -> None:
+def test_start_against_a_standby_ends_with_one_clear_line_unless_a_primary_is_named_too(
+    lab: Lab, tmp_path: Path
+) -> None:
     # B17
+    primary = conninfo.conninfo_to_dict(lab.dsn)
     standby = FaultServer(lab.server.folder.parent / f"standby-{tmp_path.name}")
     standby.start()
-    with standby.database() as dsn:
-        standby.stop()
-        (standby.folder / "data" / "standby.signal").touch()
-        standby.start()
+    with standby.database(str(primary["dbname"])) as dsn, standby.as_standby():
         refused = lab.start_worker(dsn=dsn)
-        code = refused.wait()
-        standby.kill()
-        (standby.folder / "data" / "standby.signal").unlink()
-        standby.start()
+        assert refused.wait() == 69
+        hosts = f"{conninfo.conninfo_to_dict(dsn)['host']},{primary['host']}"
+        lab.worker(dsn=conninfo.make_conninfo(dsn, host=hosts, target_session_attrs="read-write"))
+        job = lab.enqueue("nap")
+        lab.wait_until_ended(job)
     standby.stop()
 
-    assert code == 69
     assert refused.lines("read-only|recovery")
     assert "Traceback" not in refused.text
 

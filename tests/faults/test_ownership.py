@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import psycopg
+
 from faults.lab import LEASE, RECOVERY, SLACK, Lab
 from kit.command import CommandLine
 
@@ -232,6 +234,45 @@ def test_jobs_in_the_buffer_of_a_worker_are_not_given_out_twice(lab: Lab) -> Non
     lab.wait_until_ended(*quick, *slow, timeout=60)
 
     assert [len(lab.starts(job)) for job in quick + slow] == [1] * len(quick + slow)
+
+
+def test_short_job_behind_a_long_one_is_started_elsewhere(lab: Lab) -> None:
+    # B10
+    busy, other = lab.worker(slots=1), lab.worker(slots=1)
+    other.suspend()
+    quick = lab.enqueue_many(lab.count(400, short=100), "nap")  # so many that the worker claims ahead
+    long = lab.enqueue("nap", {"seconds": 60, "again": 0})
+    short = lab.enqueue_many(5, "nap")
+    lab.wait_for_starts(long)
+    other.resume()
+    lab.wait_until_ended(*short, timeout=2 + SLACK)
+
+    [began] = lab.starts(long)
+    late = max((each.started_at - began.started_at).total_seconds() for each in lab.starts(*short))
+    assert late < 2 + SLACK / 2
+    assert {each.pid for each in lab.starts(*short)} == {other.pid}
+    busy.kill()  # nobody waits for the long one
+    lab.wait_until_ended(*quick, long)
+
+
+def test_row_that_somebody_locks_keeps_neither_beats_nor_take_back_waiting(lab: Lab) -> None:
+    # B05
+    dead = lab.worker()
+    orphan = lab.enqueue("nap", {"seconds": 60, "again": 0})
+    lab.wait_for_starts(orphan)
+    owner = lab.worker()
+    locked, other = lab.enqueue_many(2, "nap", {"seconds": 2 * LEASE}, queue=owner.own_queue)
+    lab.wait_for_starts(locked, other)
+    lab.watch.may_be_overdue.add(locked)
+    lab.asked_for.add("57014")  # its verdict waits for the lock, and gives up for a while
+    with psycopg.connect(lab.dsn, application_name="faults-psql") as somebody:
+        somebody.execute("select from taskq.running where id = %s for update", (locked,))
+        dead.kill()
+        lab.wait_until_ended(orphan, timeout=RECOVERY + SLACK)
+        lab.wait_until_ended(other, timeout=2 * LEASE + SLACK)
+    lab.wait_until_ended(locked)
+
+    assert [len(lab.starts(job)) for job in (locked, other, orphan)] == [1, 1, 2]
 
 
 def test_start_of_a_worker_and_of_commands_touches_nobody_s_job(lab: Lab) -> None:

@@ -41,6 +41,7 @@ where state like 'idle in transaction%%' and application_name like 'taskq-%%'
 class Watch:
     """Looks ten times a second until it is ended; `findings` are sentences.
 
+    `may_be_overdue` are jobs of which nobody can take an attempt back, because the scenario has locked them.
     *sweeping_since* returns the monotonic instant since when a worker has been there to take back, None when there is
     none. While the database does not answer nothing is found, and leases count anew from its return.
     """
@@ -52,7 +53,7 @@ class Watch:
         self._ending = threading.Event()
         self._conn: psycopg.Connection[Any] | None = None
         self.findings: set[str] = set()
-        self.looks = 0
+        self.may_be_overdue: set[int] = set()
         self._thread = threading.Thread(target=self._run, name="faults-watch")
         self._thread.start()
 
@@ -86,10 +87,9 @@ class Watch:
         if since is not None:
             age = time.monotonic() - max(since, self._back_since)
             for job_id, fence, overdue in conn.execute(_OVERDUE_QUERY).fetchall():
-                if min(overdue, age) > OVERDUE:
+                if min(overdue, age) > OVERDUE and job_id not in self.may_be_overdue:
                     self.findings.add(f"nobody takes back attempt {fence} of job {job_id}")
         for key, running, limit in conn.execute(_OVER_LIMIT_QUERY).fetchall():
             self.findings.add(f"{running} jobs of key {key} run, {limit} may")
         for pid, name, query in conn.execute(_IDLE_QUERY, (IDLE,)).fetchall():
             self.findings.add(f"{name} (pid {pid}) is idle in a transaction: {query}")
-        self.looks += 1

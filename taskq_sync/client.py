@@ -218,6 +218,7 @@ class TaskQ:
                 return call(session)
 
         unknown: OutcomeUnknown | None = None
+        reasons: list[str] = []
 
         def may_repeat(error: BaseException) -> bool:
             nonlocal unknown
@@ -225,14 +226,21 @@ class TaskQ:
                 unknown = error
                 if not repeatable:
                     return False
-            return isinstance(error, DatabaseUnavailable) and is_transient(error)
+            if not isinstance(error, DatabaseUnavailable) or not is_transient(error):
+                return False
+            reasons.append(error.message)
+            return True
 
         try:
             return repeat_until(deadline, attempt, when=may_repeat)
-        except DatabaseUnavailable:
+        except DatabaseUnavailable as error:
             # That the last attempt has done nothing says nothing about an earlier one.
             if unknown is not None:
                 raise unknown from unknown.__cause__
+            earlier = next((each for each in reasons if each != error.message), None)
+            if deadline.expired and earlier is not None:  # the last one had no time to find the reason out
+                message = f"{error.message}; before: {earlier}"
+                raise DatabaseUnavailable(message, sqlstate=error.sqlstate) from error.__cause__
             raise
 
     def _check_schema(self, session: Executor) -> None:

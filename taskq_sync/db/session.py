@@ -52,6 +52,9 @@ class BoundedConnection(psycopg.Connection[Row]):
 
     deadline: Deadline = Deadline.never()
 
+    #: Whether the last wait was ended by asking the server to cancel.
+    cancelled = False
+
     def wait(self, gen: Generator[Any, Any, _T], *args: Any, **kwargs: Any) -> _T:
         """Run *gen*, one exchange with the server, to its end or to the deadline."""
         if self.deadline.timeout is None:
@@ -62,7 +65,7 @@ class BoundedConnection(psycopg.Connection[Row]):
         # The protocol of psycopg's generators: they yield what to wait for and are sent what is ready, in the
         # numbers of `selectors`. Its own loops resume a generator only when the socket is ready. An
         # interruption (Ctrl-C) leaves the connection active, and nobody uses such a one again.
-        deadline, cancelled = self.deadline, False
+        deadline, self.cancelled = self.deadline, False
         try:
             wanted = next(gen)
             with selectors.DefaultSelector() as selector:
@@ -74,10 +77,10 @@ class BoundedConnection(psycopg.Connection[Row]):
                         if wanted != before:
                             selector.modify(self.pgconn.socket, wanted)
                     elif deadline.expired:
-                        if cancelled or not self._ask_to_cancel():
+                        if self.cancelled or not self._ask_to_cancel():
                             self.close()
                             raise psycopg.OperationalError("no answer from the server")
-                        deadline, cancelled = Deadline.after(CANCEL_GRACE), True
+                        deadline, self.cancelled = Deadline.after(CANCEL_GRACE), True
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
@@ -228,7 +231,7 @@ class Session:
                     f"{said_by(error)}",
                     sqlstate=state,
                 )
-        if state == "57014" and deadline.expired:
+        if state == "57014" and deadline.expired and self.connection.cancelled:
             return DatabaseUnavailable(f"could not {what} within {deadline.seconds:g} s", sqlstate=state)
         return translate(error, what)
 

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -77,6 +78,7 @@ class EmbeddedServer:
         self._usage: FileLock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._running: Postmaster | None = None
+        self._short_socket_folder: Path | None = None
 
     def __repr__(self) -> str:
         return f"<EmbeddedServer in {self.folder}>"
@@ -226,11 +228,24 @@ class EmbeddedServer:
 
     def _make_socket_folder(self) -> Path:
         folder = self.folder / "socket"
-        if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
-            folder = Path(tempfile.mkdtemp(prefix="taskq-"))
-        folder.mkdir(mode=0o700, exist_ok=True)
+        if len(os.fsencode(folder)) <= _LONGEST_SOCKET_FOLDER:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        else:
+            folder = self._short_socket_folder = self._make_short_folder()
         self._account.own(folder)
         return folder
+
+    def _make_short_folder(self) -> Path:
+        """Make a folder elsewhere, where it was at the last start of this object unless it is no longer ours."""
+        last = self._short_socket_folder
+        if last is not None:
+            with contextlib.suppress(FileExistsError):
+                last.mkdir(mode=0o700)
+            found = last.lstat()  # what a killed server has left, or what somebody else has put there
+            private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+            if private and found.st_uid in (os.geteuid(), self._account.uid):
+                return last
+        return Path(tempfile.mkdtemp(prefix="taskq-"))
 
     def _await_ready(self, process: subprocess.Popen[bytes], data: Path) -> Postmaster:
         deadline = time.monotonic() + START_TIMEOUT

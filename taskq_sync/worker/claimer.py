@@ -179,6 +179,7 @@ class Claimer:
         now = monotonic()
         self._prefetch.claimed(finished=self._slots.ran, now=now)
         if jobs:
+            self._pauses.claimed_from((job.queue for job in jobs), asked_at=sent_at)
             self._hand_over(jobs, sent_at, now)
             self._claims_in_a_row += 1
             if self._claims_in_a_row > 1 and self._rest.lying:
@@ -190,8 +191,9 @@ class Claimer:
     def _hint(self) -> bool:
         """Return whether something is ready; if not, lie down until the next job is due."""
         queues = self._config.queues
+        asked_at = monotonic()
         hints = self._link.call(lambda session: self._jobs.poll_hint(session, queues))
-        self._pauses.update(hint.queue for hint in hints if hint.state == "paused")
+        self._pauses.update((hint.queue for hint in hints if hint.state == "paused"), asked_at=asked_at)
         if any(hint.state == "ready" for hint in hints):
             return True
         self._claims_in_a_row = 0

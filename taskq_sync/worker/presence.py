@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 
+from taskq_sync.clock import monotonic
 from taskq_sync.db.jobs import Jobs
 from taskq_sync.db.session import Session
 from taskq_sync.version import __version__
@@ -45,8 +46,9 @@ class Presence:
 
     def _report(self, session: Session, state: State) -> None:
         info = {**self._identity, "state": state.value}
+        asked_at = monotonic()
         answer = self._jobs.announce(session, self._config.worker_id, info)
-        self._pauses.update(answer.paused_queues)
+        self._pauses.update(answer.paused_queues, asked_at=asked_at)
         if answer.stop_requested and not self._asked_to_stop:
             self._asked_to_stop = True
             self._lifecycle.request_stop("an operator asked for it")

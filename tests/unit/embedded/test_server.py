@@ -116,6 +116,31 @@ def test_takes_a_folder_whose_path_is_too_long_for_a_socket(folder):
     assert not socket_folder.exists()
 
 
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGQUIT])
+def test_has_the_same_dsn_after_a_restart_where_the_path_is_too_long(folder, signum):
+    server = EmbeddedServer(folder / ("long" * 20))
+    first = server.start()
+    os.kill(Postmaster.read(server.folder / "data").pid, signum)
+    server.stop()
+
+    assert server.start() == first
+    server.stop()
+
+
+def test_leaves_a_socket_folder_that_somebody_else_has_taken(folder):
+    server = EmbeddedServer(folder / ("long" * 20))
+    first = server.start()
+    server.stop()
+    taken = Path(psycopg.conninfo.conninfo_to_dict(first)["host"])
+    taken.mkdir(mode=0o755)
+
+    try:
+        assert server.start() != first
+        server.stop()
+    finally:
+        taken.rmdir()
+
+
 def test_start_and_stop_may_be_called_at_any_time(folder):
     server = server_in(folder)
     server.stop()

@@ -76,7 +76,7 @@ def test_a_job_that_a_slot_takes_while_the_worker_stops_goes_back(bench: Bench) 
 
 
 def test_a_job_of_a_paused_queue_goes_back(bench: Bench) -> None:
-    bench.pauses.update(["mail"])
+    bench.pauses.update(["mail"], asked_at=1.0)
     bench.runner.run(bench.take())
     [verdict] = bench.verdicts
     assert (verdict.verb, verdict.members["cause"]) == ("release", '"not_started"')

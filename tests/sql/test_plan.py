@@ -26,7 +26,7 @@ WARM_UP = 6
 class Backlog:
     """A database with 200,000 due jobs in `big`, and in `future` as many of a higher priority than its due ones.
 
-    *small* is what claims of 10 and of 100 cost while there was nothing in it but 1,000 jobs. *oldest* is a session
+    *small* is what claims of 10 and of 100 cost while there was nothing in it but 2,000 jobs. *oldest* is a session
     whose plans were made when it had a dozen, so that reading all of them was cheapest.
     """
 
@@ -65,12 +65,12 @@ def backlog(databases: Databases) -> Iterator[Backlog]:
         sql.run("analyze")
         for _ in range(2 * WARM_UP):
             sql.take("tiny")
-        _fill(sql, "small", 1000)
+        _fill(sql, "small", 2000)
         with psycopg.connect(dsn, autocommit=True) as other:
             small = _cost_of_claims(Contract(other), "small")
         _fill(sql, "big", BACKLOG)
         _fill(sql, "future", BACKLOG, first_priority=100, delay="1 day")
-        _fill(sql, "future", 5000)
+        _fill(sql, "future", 10_000)
         yield Backlog(dsn, small, oldest=sql)
 
 

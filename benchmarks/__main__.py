@@ -1,129 +1,20 @@
-"""The command line: `python -m benchmarks NAME...`."""
+"""The command line: `python -m benchmarks NAME`."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
-from functools import partial
-
 import click
-from rich.console import Console
-from rich.status import Status
-from rich.table import Table
 
-from benchmarks import claim, drain, enqueue_many, harness, settle
-from benchmarks.benchmark import Benchmark, Incorrect, Scale
-from benchmarks.figures import Figure
-from benchmarks.site import Site, machine, server, site, warnings
-
-BENCHMARKS: Mapping[str, Callable[[Site, Scale], Generator[Benchmark, None, None]]] = {
-    "drain": drain.benchmarks,
-    "claim": claim.benchmarks,
-    "settle": settle.benchmarks,
-    "enqueue_many": enqueue_many.benchmarks,
-}
-
-_notes = Console(stderr=True)
-
-#: A table in a file or a pipe: as wide as it needs.
-_output = Console(width=None if sys.stdout.isatty() else 130)
+from benchmarks import compare
+from benchmarks.idle import idle
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("names", nargs=-1, required=True, type=click.Choice([*BENCHMARKS, "all"]), metavar="NAME...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per measure instead of a table.")
-@click.option(
-    "--dsn", envvar="TASKQ_DSN", help="A server that may make databases; one is started without it."
-)
-@click.option(
-    "--pairs", type=click.IntRange(1), default=harness.PAIRS, show_default=True, help="Runs of each side."
-)
-@click.option(
-    "--jobs", type=click.IntRange(1), help="Jobs of one run, instead of each benchmark's own number."
-)
-@click.option("--only", default="", help="Only the measures whose name has this text in it.")
-@click.option(
-    "--smoke", is_flag=True, help="A few jobs and one pair: checks that all works, measures nothing."
-)
-def main(
-    names: tuple[str, ...],
-    as_json: bool,
-    dsn: str | None,
-    pairs: int,
-    jobs: int | None,
-    only: str,
-    smoke: bool,
-) -> None:
-    """Measure the queue against what PostgreSQL can do by itself: claim, settle, drain, enqueue_many, or all.
-
-    Every run is checked: each job once, none lost. Exit code 1 if one was not right.
-    """
-    scale = Scale(jobs=jobs, smoke=smoke)
-    chosen = list(BENCHMARKS) if "all" in names else list(dict.fromkeys(names))
-    try:
-        with server(dsn) as server_dsn:
-            _run(server_dsn, chosen, scale, pairs=1 if smoke else pairs, only=only, as_json=as_json)
-    except Incorrect as error:
-        click.echo(f"incorrect: {error}", err=True)
-        sys.exit(1)
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Measure the queue. Every run is checked; exit code 1 if one was not right."""
 
 
-def _run(server_dsn: str, names: list[str], scale: Scale, *, pairs: int, only: str, as_json: bool) -> None:
-    where = machine(server_dsn)
-    for warning in warnings(server_dsn):
-        _notes.print(f"warning: {warning}")
-    for name in names:
-        table = _table(f"{name}: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs")
-        for figure in _figures(server_dsn, name, scale, pairs, only):
-            if as_json:
-                click.echo(figure.to_json(where))
-            else:
-                table.add_row(*_row(figure))
-        if not as_json:
-            _output.print(table)
-
-
-def _figures(server_dsn: str, name: str, scale: Scale, pairs: int, only: str) -> Iterator[Figure]:
-    with (
-        site(server_dsn) as place,
-        closing(BENCHMARKS[name](place, scale)) as benchmarks,
-        _notes.status(name) as status,
-    ):
-        for benchmark in benchmarks:
-            label = benchmark.measures[0].name
-            if only not in label:
-                continue
-            progress = partial(_show, status, label, pairs)
-            yield from harness.run(benchmark, pairs=pairs, warm_up=not scale.smoke, progress=progress)
-
-
-def _show(status: Status, label: str, pairs: int, done: int) -> None:
-    status.update(f"{label}: pair {done + 1} of {pairs}")
-
-
-def _table(title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("measure", no_wrap=True)
-    for column in ("value", "floor", "unit", "ratio", "quartiles", "pairs"):
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
-def _row(figure: Figure) -> tuple[str, ...]:
-    return (
-        figure.measure,
-        _number(figure.value),
-        _number(figure.floor),
-        figure.unit,
-        f"{figure.ratio:.2f}",
-        f"{figure.q25:.2f} to {figure.q75:.2f}",
-        str(figure.n),
-    )
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+for command in (*compare.commands(), idle):
+    main.add_command(command)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import psycopg
 from attrs import frozen
 from psycopg import conninfo, sql
@@ -41,9 +42,17 @@ class Site:
     crew: Crew
 
 
+takes_server = click.option(
+    "--dsn", envvar="TASKQ_DSN", help="A server that may make databases; one is started without it."
+)
+
+
 @contextmanager
-def server(dsn: str | None) -> Iterator[str]:
-    """Lend the server of *dsn*, or start one with durable commits, stopped and removed at the end."""
+def server(dsn: str | None, settings: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Lend the server of *dsn*, or start one with durable commits, stopped and removed at the end.
+
+    *settings* are for a server that is started.
+    """
     if dsn is not None:
         yield dsn
         return
@@ -51,7 +60,7 @@ def server(dsn: str | None) -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="taskq-benchmarks-", dir=_on_disk()))
     try:
         folder.chmod(0o711)  # the server's account, where root runs this, must get through
-        with EmbeddedServer(folder / "server", settings=_SETTINGS) as embedded:
+        with EmbeddedServer(folder / "server", settings={**_SETTINGS, **(settings or {})}) as embedded:
             yield embedded.dsn
     finally:
         shutil.rmtree(folder)

@@ -7,19 +7,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 NAMES = ("claim", "settle", "drain", "enqueue_many")
 REPOSITORY = Path(__file__).parents[2]
-KEYS = {"measure", "value", "unit", "floor", "ratio", "q25", "q75", "n", "server", "python", "cpus"}
+MACHINE = {"server", "python", "cpus"}
+KEYS = {"measure", "value", "unit", "floor", "ratio", "q25", "q75", "n"} | MACHINE
+LIMITED = {"measure", "value", "unit", "limit", "met", "median", "worst", "n"} | MACHINE
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_runs_and_finds_every_job_where_it_should_be(name: str, dsn: str) -> None:
-    """The smoke form: a few jobs, one pair, every check; one JSON object for each measure."""
+def figures_of(*args: str) -> list[dict[str, Any]]:
+    """Run a benchmark and return the objects that it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", name, "--smoke", "--json", "--dsn", dsn],
+        [sys.executable, "-m", "benchmarks", *args, "--json"],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -27,8 +29,24 @@ def test_runs_and_finds_every_job_where_it_should_be(name: str, dsn: str) -> Non
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_and_finds_every_job_where_it_should_be(name: str, dsn: str) -> None:
+    """The smoke form: a few jobs, one pair, every check; one JSON object for each measure."""
+    figures = figures_of(name, "--smoke", "--dsn", dsn)
     assert figures
     assert all(set(figure) == KEYS for figure in figures)
     assert all(figure["measure"].startswith(name.replace("_many", "")) for figure in figures)
     assert all(figure["value"] > 0 and figure["floor"] > 0 for figure in figures)
+
+
+def test_the_idle_one_counts_statements_and_starts_every_job() -> None:
+    """One sample of each kind, on a server of its own, since it must have pg_stat_statements."""
+    figures = figures_of("idle", "--seconds", "6", "--samples", "1")
+    assert all(set(figure) == LIMITED for figure in figures)
+    statements, *delays = figures
+    assert statements["value"] > 0
+    assert len({figure["measure"] for figure in delays}) == 6
+    assert all(figure["value"] > -0.001 for figure in delays)

@@ -1,0 +1,235 @@
+"""A queue with nothing to do: what its workers cost the database, and how soon they start what comes."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import click
+import psycopg
+from attrs import asdict, frozen
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.benchmark import Incorrect
+from benchmarks.figures import Machine
+from benchmarks.site import Site, machine, server, site, takes_server
+from benchmarks.sleepers import QUEUE, TASK, Sleepers, clock_offset, sleepers
+
+PROCESSES = 2
+
+#: At most so many statements per second and worker process.
+STATEMENTS = 0.5
+
+#: At most so many seconds from the instant at which a job is due to the start of its handler, in 95 of 100 cases:
+#: with notifications, and by polling, whose interval is the limit then.
+PROMPT = 0.050
+POLL = 1.0
+
+#: Seconds that a transaction with an enqueue stays open.
+HELD = 2.0
+
+#: After so many seconds a worker does what it does for ever; before, it holds back with taking back.
+_SETTLED = 25.0
+
+#: A job that is not started after so many seconds is lost.
+_PATIENCE = 60.0
+
+_SETTINGS = {"shared_preload_libraries": "pg_stat_statements"}
+
+_STATEMENTS = """
+    select coalesce(sum(s.calls), 0), coalesce(json_agg(json_build_array(s.calls, left(s.query, 60))), '[]')
+    from pg_stat_statements s join pg_database d on d.oid = s.dbid
+    where d.datname = current_database() and s.toplevel and s.query not like '%pg\\_stat\\_statements%'
+"""
+
+_notes = Console(stderr=True)
+_output = Console(width=None if sys.stdout.isatty() else 130)
+
+
+@frozen(kw_only=True)
+class Reading:
+    """One figure and its limit: the median and the 95th percentile of *n* samples, or one number.
+
+    *met*: whether *value*, the 95th percentile where there are samples, is within *limit*.
+    """
+
+    measure: str
+    value: float
+    unit: str
+    limit: float
+    met: bool
+    median: float
+    worst: float
+    n: int
+
+    @classmethod
+    def of(cls, measure: str, unit: str, samples: list[float], limit: float) -> Reading:
+        """Make the reading from *samples*, at least one."""
+        value = sorted(samples)[max(0, -(-len(samples) * 95 // 100) - 1)]
+        return cls(
+            measure=measure,
+            value=value,
+            unit=unit,
+            limit=limit,
+            met=value <= limit,
+            median=statistics.median(samples),
+            worst=max(samples),
+            n=len(samples),
+        )
+
+    def to_json(self, where: Machine) -> str:
+        """Return the reading as one JSON object in one line."""
+        rounded = {
+            name: round(value, 4) if type(value) is float else value for name, value in asdict(self).items()
+        }
+        return json.dumps({**rounded, **asdict(where)})
+
+
+@click.command
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=120, show_default=True, help="How long to count."
+)
+@click.option("--samples", type=click.IntRange(1), default=40, show_default=True, help="Jobs of each kind.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per measure instead of a table.")
+@takes_server
+def idle(seconds: float, samples: int, as_json: bool, dsn: str | None) -> None:
+    """Workers with nothing to do: their statements, and how late they start what becomes due.
+
+    A server given by --dsn must have pg_stat_statements among its shared_preload_libraries.
+    """
+    try:
+        with server(dsn, _SETTINGS) as server_dsn, site(server_dsn) as place:
+            where = machine(server_dsn)
+            table = _table(f"idle: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs")
+            for reading in _readings(place, seconds, samples):
+                if as_json:
+                    click.echo(reading.to_json(where))
+                else:
+                    table.add_row(*_row(reading))
+            if not as_json:
+                _output.print(table)
+    except Incorrect as error:
+        click.echo(f"incorrect: {error}", err=True)
+        sys.exit(1)
+
+
+def _readings(place: Site, seconds: float, samples: int) -> Iterator[Reading]:
+    with sleepers(place.dsn, processes=PROCESSES, listening=True) as workers:
+        yield _statements(place, seconds)
+        yield from _delays(place, workers, samples, "with notifications", PROMPT)
+    with sleepers(place.dsn, processes=PROCESSES, listening=False) as workers:
+        yield from _delays(place, workers, samples, "by polling", POLL)
+
+
+def _statements(place: Site, seconds: float) -> Reading:
+    place.conn.execute("create extension if not exists pg_stat_statements")
+    time.sleep(min(_SETTLED, seconds))
+    place.conn.execute("select pg_stat_statements_reset()")
+    time.sleep(seconds)
+    row = place.conn.execute(_STATEMENTS).fetchone()
+    assert row is not None
+    calls, queries = row
+    for count, query in sorted(queries, reverse=True):
+        _notes.print(f"{count:5d} {' '.join(query.split())}", markup=False)
+    per_second = int(calls) / seconds / PROCESSES
+    return Reading.of("idle, statements of one worker process", "statements/s", [per_second], STATEMENTS)
+
+
+def _delays(place: Site, workers: Sleepers, samples: int, how: str, limit: float) -> Iterator[Reading]:
+    """How late jobs start that become due while all workers sleep, in each of the ways in which they do."""
+    for kind, make in _KINDS.items():
+        late = []
+        for number in range(samples):
+            due_at = make(place, number)
+            try:
+                late.append(workers.started_at(number, _PATIENCE) - due_at)
+            except TimeoutError as error:
+                raise Incorrect(f"{kind}: {error}") from error
+            time.sleep(random.uniform(1.2, 2.2))  # the workers lie down again, and wait
+        yield Reading.of(f"{kind}, {how}", "s", late, limit)
+
+
+def _delayed(place: Site, number: int) -> float:
+    """Enqueue with a delay and return when the job is due, by `time.time()`."""
+    return _due_at(place.conn, _enqueue(place.conn, number, delay=random.uniform(0.3, 1.5)))
+
+
+def _retried(place: Site, number: int) -> float:
+    """Claim and fail a job as a worker elsewhere would."""
+    with place.conn.transaction():  # nobody else sees it before it is claimed
+        job = _enqueue(place.conn, number)
+        row = place.conn.execute(
+            "select job_id, attempt_id from taskq.claim(p_queues => %s, p_worker_id => 'elsewhere')",
+            ([QUEUE],),
+        ).fetchone()
+    assert row is not None
+    assert row[0] == job
+    time.sleep(1.5)  # whoever was woken in vain has lain down again
+    place.conn.execute(
+        "select from taskq.fail(p_job_id => %s, p_attempt_id => %s, p_error => 'busy', p_retry_after => %s)",
+        (*row, f"{random.uniform(0.3, 1.5)} s"),
+    )
+    return _due_at(place.conn, job)
+
+
+def _held(place: Site, number: int) -> float:
+    """Enqueue in a transaction that stays open while the workers go to sleep; it is due when it commits."""
+    with psycopg.connect(place.dsn) as conn:
+        _enqueue(place.conn, -1)  # the workers get up, and lie down while the other one is open
+        _enqueue(conn, number)
+        time.sleep(HELD)
+        conn.commit()
+        return time.time()
+
+
+_KINDS: Mapping[str, Callable[[Site, int], float]] = {
+    "a delayed job": _delayed,
+    "a retry that another worker settled": _retried,
+    "an enqueue that was held open": _held,
+}
+
+
+def _enqueue(conn: psycopg.Connection[Any], number: int, delay: float | None = None) -> int:
+    """Enqueue by a connection of a user's own, and return the id of the job."""
+    row = conn.execute(
+        "select job_id from taskq.enqueue(%s, %s, jsonb_build_object('number', %s::int), p_delay => %s)",
+        (QUEUE, TASK, number, None if delay is None else f"{delay} s"),
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _due_at(conn: psycopg.Connection[Any], job: int) -> float:
+    """Return when *job* is due, by `time.time()`. It waits, or it has run meanwhile."""
+    row = conn.execute(
+        "select extract(epoch from scheduled_at)::float8 from taskq.get_job(%s)", (job,)
+    ).fetchone()
+    assert row is not None
+    return float(row[0]) - clock_offset(conn)
+
+
+def _table(title: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("measure", no_wrap=True)
+    for column in ("value", "limit", "unit", "met", "median", "worst", "samples"):
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _row(reading: Reading) -> tuple[str, ...]:
+    return (
+        reading.measure,
+        f"{reading.value:.3f}",
+        f"{reading.limit:.3f}",
+        reading.unit,
+        "yes" if reading.met else "no",
+        f"{reading.median:.3f}",
+        f"{reading.worst:.3f}",
+        str(reading.n),
+    )

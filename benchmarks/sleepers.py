@@ -1,0 +1,98 @@
+"""Worker processes that have little to do, and tell when they began with it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import psycopg
+from attrs import frozen
+
+from taskq_sync import TaskQ
+from taskq_sync.worker import Worker
+from taskq_sync.worker.events import ListeningChanged, WorkerStarted
+
+QUEUE = "idle"
+TASK = "benchmark.tell"
+
+_spawn = multiprocessing.get_context("spawn")
+
+
+@frozen
+class Sleepers:
+    """The workers of one run, started."""
+
+    pipes: tuple[Connection, ...]
+
+    def started_at(self, number: int, timeout: float) -> float:
+        """Return when the handler of job *number* began, by `time.time()`; `TimeoutError` if nobody says so."""
+        deadline = time.monotonic() + timeout
+        while remaining := max(0.0, deadline - time.monotonic()):
+            for pipe in wait(self.pipes, remaining):
+                assert isinstance(pipe, Connection)
+                told, at = pipe.recv()
+                if told == number:
+                    return float(at)
+        raise TimeoutError(f"job {number} was not started within {timeout:g} s")
+
+
+@contextmanager
+def sleepers(dsn: str, *, processes: int, listening: bool) -> Iterator[Sleepers]:
+    """Lend *processes* workers with the default options that serve `QUEUE`; not *listening*, they poll."""
+    members = []
+    for _ in range(processes):
+        ours, theirs = _spawn.Pipe()
+        process = _spawn.Process(target=_work, args=(dsn, listening, theirs))
+        process.start()
+        theirs.close()
+        members.append((process, ours))
+    pipes = tuple(ours for _, ours in members)
+    try:
+        for pipe in pipes:
+            pipe.recv()
+        yield Sleepers(pipes)
+    finally:
+        for pipe in pipes:
+            pipe.close()
+        for process, _ in members:
+            process.join()
+
+
+def clock_offset(conn: psycopg.Connection[Any]) -> float:
+    """Return the clock of the database minus `time.time()`, in seconds: of ten answers the quickest."""
+    found = []
+    for _ in range(10):
+        before = time.time()
+        row = conn.execute("select extract(epoch from clock_timestamp())::float8").fetchone()
+        after = time.time()
+        assert row is not None
+        found.append((after - before, row[0] - (before + after) / 2))
+    return float(min(found)[1])
+
+
+def _work(dsn: str, listening: bool, pipe: Connection) -> None:
+    """The life of a worker process: until the other end of *pipe* is closed."""
+    with TaskQ(dsn, pooled=not listening) as tq:
+
+        @tq.task(queue=QUEUE, name=TASK)
+        def tell(number: int) -> None:
+            pipe.send((number, time.time()))
+
+        worker = Worker(tq)
+        worker.events.subscribe(
+            ListeningChanged if listening else WorkerStarted, lambda event: pipe.send("up")
+        )
+        threading.Thread(target=_stop_at_the_end, args=(worker, pipe), daemon=True).start()
+        worker.run()
+
+
+def _stop_at_the_end(worker: Worker, pipe: Connection) -> None:
+    try:
+        pipe.recv()
+    except (EOFError, OSError):
+        worker.stop()

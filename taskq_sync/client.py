@@ -39,6 +39,7 @@ from taskq_sync.errors import (
     SchemaError,
     TaskQError,
 )
+from taskq_sync.hooks import AfterHook, AroundHook, BeforeHook, FailureHook, WorkerHook
 from taskq_sync.model import EnqueueResult, Job, JobRequest
 from taskq_sync.registry import Registry
 from taskq_sync.retry import repeat_until
@@ -126,6 +127,32 @@ class TaskQ:
             return made
 
         return decorate if function is None else decorate(function)
+
+    # Hooks
+
+    def on_worker_start(self, hook: WorkerHook, /) -> WorkerHook:
+        """Run *hook* in each process that runs jobs, before the first one; an error of it ends the process."""
+        return self.registry.hooks.on_worker_start(hook)
+
+    def on_worker_stop(self, hook: WorkerHook, /) -> WorkerHook:
+        """Run *hook* in each process that runs jobs, after the last one."""
+        return self.registry.hooks.on_worker_stop(hook)
+
+    def around_job(self, hook: AroundHook, /) -> AroundHook:
+        """Run each handler within *hook*: a generator function with one yield, or what returns a context manager."""
+        return self.registry.hooks.around_job(hook)
+
+    def before_job(self, hook: BeforeHook, /) -> BeforeHook:
+        """Run *hook* before each handler; an error of it fails the attempt, and the handler is not run."""
+        return self.registry.hooks.before_job(hook)
+
+    def after_job(self, hook: AfterHook, /) -> AfterHook:
+        """Run *hook* after each handler, however it has ended; see `AttemptEnd`."""
+        return self.registry.hooks.after_job(hook)
+
+    def on_failure(self, hook: FailureHook, /) -> FailureHook:
+        """Run *hook* after each attempt that has failed, with the error; for `Retry` and the like with the outcome."""
+        return self.registry.hooks.on_failure(hook)
 
     # Enqueue
 

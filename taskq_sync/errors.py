@@ -17,7 +17,8 @@
     |-- EnqueueInterrupted     a bulk enqueue failed half way: `job_ids` says what is in
     |-- LeaseLost              raised in a handler: another attempt may own the job
     |-- JobCancelled           raised in a handler that asked: somebody cancelled the job
-    `-- JobTimeout             raised in a handler: its time limit has passed
+    |-- JobTimeout             raised in a handler: its time limit has passed
+    `-- HookError              a hook of the program failed, so what comes after it was not run
 
 The error of the driver is the `__cause__`. All can be pickled. Expected races (a duplicate, a lost fence at
 settle) are values, not errors.
@@ -180,3 +181,10 @@ class JobCancelled(TaskQError):
 
 class JobTimeout(TaskQError):
     """The handler ran longer than the time limit of its task. Counts as a failure that may be retried."""
+
+
+class HookError(TaskQError):
+    """A hook failed before the handler, or before the worker served; what the hook raised is the `__cause__`.
+
+    The attempt of the job has failed and is repeated, whatever the task says about exceptions. A worker ends.
+    """

@@ -19,6 +19,7 @@ import click
 from taskq_sync.cli.application import takes_application
 from taskq_sync.cli.target import Target
 from taskq_sync.embedded import EmbeddedServer
+from taskq_sync.logs import FORMATS
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -35,8 +36,17 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 @click.option(
     "--slots", type=click.IntRange(1, 1000), default=8, show_default=True, help="Slots of the worker."
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How the worker writes its log: as text, or as one JSON object a line.",
+)
 @takes_application
-def dev(folder: Path, schema: str | None, slots: int, app: str | None, imports: tuple[str, ...]) -> None:
+def dev(
+    folder: Path, schema: str | None, slots: int, log_format: str, app: str | None, imports: tuple[str, ...]
+) -> None:
     """Run a database for development, and a worker for your tasks.
 
     Starts a PostgreSQL server in a folder (it comes with the extra embedded), brings the schema up to date and
@@ -53,7 +63,7 @@ def dev(folder: Path, schema: str | None, slots: int, app: str | None, imports: 
             click.echo("no worker without --app or --import; Ctrl-C stops the database", err=True)
             stop.wait()
         elif not stop.requested:
-            sys.exit(_run_worker(stop, target, _worker_options(app, imports, slots)))
+            sys.exit(_run_worker(stop, target, _worker_options(app, imports, slots, log_format)))
 
 
 def default_folder() -> Path:
@@ -119,8 +129,8 @@ def _run_worker(stop: _Stop, target: Target, options: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _worker_options(app: str | None, imports: tuple[str, ...], slots: int) -> list[str]:
-    options = ["--slots", str(slots)]
+def _worker_options(app: str | None, imports: tuple[str, ...], slots: int, log_format: str) -> list[str]:
+    options = ["--slots", str(slots), "--log-format", log_format]
     if app is not None:
         options += ["--app", app]
     if imports:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any
 
 import click
 
+from taskq_sync import logs
 from taskq_sync.cli.application import load_application, takes_application
 from taskq_sync.cli.parameters import duration, names
 from taskq_sync.cli.target import Target, open_session, takes_target
@@ -15,7 +15,6 @@ from taskq_sync.db.schema import Schema
 from taskq_sync.worker import Application, Worker
 
 _LEVELS = ("debug", "info", "warning", "error")
-_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 
 @click.command()
@@ -71,12 +70,20 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
     show_default=True,
     help="What is logged to stderr.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(logs.FORMATS),
+    default="text",
+    show_default=True,
+    help="How it is written: as text, or as one JSON object a line.",
+)
 @takes_target
 def worker(
     target: Target,
     app: str | None,
     imports: tuple[str, ...],
     log_level: str,
+    log_format: str,
     **options: Any,
 ) -> None:
     """Run jobs.
@@ -86,10 +93,10 @@ def worker(
     SIGTERM and SIGINT stop it softly: it takes no more jobs and waits for those that run. A second signal does
     not wait.
     """
-    logging.basicConfig(level=log_level.upper(), format=_LOG_FORMAT, stream=sys.stderr)
+    logs.set_up(log_level.upper(), log_format)
     tq = load_application(app, imports, target)
     options["application"] = Application(
-        app=app, imports=imports, log_level=log_level.upper(), log_format=_LOG_FORMAT
+        app=app, imports=imports, log_level=log_level.upper(), log_format=log_format
     )
     given = {name: value for name, value in options.items() if value is not None}
     made = Worker(tq, **given)

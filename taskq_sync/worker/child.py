@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 import signal
 import socket
@@ -18,8 +17,11 @@ import sys
 from types import FrameType
 from typing import Any, NoReturn
 
+from taskq_sync import logs
 from taskq_sync.client import TaskQ
+from taskq_sync.hooks import WorkerProcess
 from taskq_sync.model import Verdict
+from taskq_sync.worker import log
 from taskq_sync.worker.application import Application
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
 from taskq_sync.worker.channel import Channel, ChannelClosed
@@ -27,6 +29,7 @@ from taskq_sync.worker.child_attempt import ChildAttempt, FlushWish
 from taskq_sync.worker.child_runner import ChildRunner
 from taskq_sync.worker.events import Events
 from taskq_sync.worker.failures import describe
+from taskq_sync.worker.hooks import start_worker, stop_worker
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.messages import job_of, verdict_to_plain
 from taskq_sync.worker.pauses import Pauses
@@ -45,16 +48,22 @@ def main(channel_descriptor: int, lifeline: int, worker_id: str, application: di
     try:
         found = Application(**application)
         if found.log_level is not None:
-            logging.basicConfig(level=found.log_level, format=found.log_format, stream=sys.stderr)
+            logs.set_up(found.log_level, found.log_format)
         tq = found.load()
+        events = Events()
+        log.observe_hooks(events)
+        # In the child nothing occurs that its worker does not report, so there are observers in the worker only.
+        process = WorkerProcess(worker_id=worker_id, is_child=True, events=Events())
+        start_worker(tq.registry.hooks, process)
     except BaseException as error:  # the border to user code
         with contextlib.suppress(ChannelClosed):
             channel.send({"failed": describe(error)})
         sys.exit(1)
     try:
-        Child(channel, tq, worker_id).serve()
+        Child(channel, tq, worker_id, events).serve()
     except ChannelClosed:  # the worker is gone, or wants no answer any more
         os._exit(1)
+    stop_worker(tq.registry.hooks, process, events)
     channel.close()
     sys.exit(0)
 
@@ -80,7 +89,7 @@ class Child:
     `_attempt` is set by the reader, before anything else about the job can arrive, and reset by the main thread.
     """
 
-    def __init__(self, channel: Channel, tq: TaskQ, worker_id: str) -> None:
+    def __init__(self, channel: Channel, tq: TaskQ, worker_id: str, events: Events) -> None:
         self._channel = channel
         self._attempt: ChildAttempt | None = None
         self._jobs: SimpleQueue[ChildAttempt | None] = SimpleQueue()
@@ -96,7 +105,7 @@ class Child:
             transactions=Transactions(pool, tq.jobs, worker_id),
             pauses=Pauses(Events()),
             lifecycle=self._lifecycle,
-            events=Events(),
+            events=events,
         )
 
     def serve(self) -> None:

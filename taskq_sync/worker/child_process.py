@@ -137,7 +137,7 @@ class ChildProcess:
         raise ChildFailed(
             f"a child process did not start in {START_TIMEOUT:g} s"
             if message is None
-            else f"a child process could not import the program: {message.get('failed')}"
+            else f"a child process could not get ready: {message.get('failed')}"
         )
 
     def _wait_for_end(self) -> bool:

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 from attrs import field, frozen
 
+from taskq_sync.errors import ConfigError, HookError
 from taskq_sync.model import ClaimedJob, Settled, Verdict
 
 logger = logging.getLogger("taskq_sync.worker")
 
-EventType = TypeVar("EventType", bound="WorkerEvent")
+EventType = TypeVar("EventType")
 
 
 class WorkerEvent:
@@ -31,6 +32,13 @@ class WorkerStarted(WorkerEvent):
     worker_id: str
     queues: tuple[str, ...]
     slots: int
+
+
+@frozen(kw_only=True)
+class StartRefused(WorkerEvent):
+    """A hook of `on_worker_start` failed, so the worker does not serve."""
+
+    error: HookError
 
 
 @frozen(kw_only=True)
@@ -93,6 +101,18 @@ class JobFailed(WorkerEvent):
     job: ClaimedJob
     text: str
     error: BaseException | None = field(default=None, repr=False)
+
+
+@frozen(kw_only=True)
+class HookFailed(WorkerEvent):
+    """A hook of the program raised *error*, which changes nothing for the *job*: its handler has ended.
+
+    *job* None: it is a hook of the process. Hooks before a handler fail the attempt instead: `JobFailed`.
+    """
+
+    hook: str
+    error: BaseException
+    job: ClaimedJob | None
 
 
 @frozen(kw_only=True)
@@ -245,14 +265,21 @@ class Events:
 
     Subscribe before the worker starts; afterwards the table is only read, without a lock. An observer runs
     in the thread that emits, so it must be quick; one that raises is reported in the log and harms nobody.
+    The log of a worker is the first observer of all.
     """
 
     def __init__(self) -> None:
         self._observers: dict[type[WorkerEvent], list[Callable[[Any], None]]] = {}
 
     def subscribe(self, kind: type[EventType], observer: Callable[[EventType], None]) -> None:
-        """Call *observer* with every event of exactly this *kind*, after those who subscribed before."""
-        self._observers.setdefault(kind, []).append(observer)
+        """Call *observer* with every event of this *kind*, after those who subscribed before.
+
+        With `WorkerEvent` it is called with all events. Raises `ConfigError` for a class that is no event.
+        """
+        if not issubclass(kind, WorkerEvent):
+            raise ConfigError(f"{kind.__qualname__} is no event of a worker")
+        for each in WorkerEvent.__subclasses__() if kind is WorkerEvent else (kind,):
+            self._observers.setdefault(each, []).append(observer)
 
     def wanted(self, kind: type[WorkerEvent]) -> bool:
         """Return whether anybody observes *kind*."""

@@ -8,10 +8,14 @@ off at the start.
 from __future__ import annotations
 
 import logging
+from types import TracebackType
+from typing import Any
 
+from taskq_sync.logs import job_fields
 from taskq_sync.model import ClaimedJob
 from taskq_sync.worker import events as of
 from taskq_sync.worker.events import Events
+from taskq_sync.worker.failures import headline, user_frames
 
 logger = logging.getLogger("taskq_sync.worker")
 
@@ -22,9 +26,11 @@ NAMED_JOBS = 5
 def observe(events: Events) -> None:
     """Write the log of the worker whose events these are."""
     events.subscribe(of.WorkerStarted, _started)
+    events.subscribe(of.StartRefused, _start_refused)
     events.subscribe(of.WorkerEnded, _ended)
     events.subscribe(of.StateChanged, _state_changed)
     events.subscribe(of.JobFailed, _job_failed)
+    observe_hooks(events)
     events.subscribe(of.SuspectDied, _suspect_died)
     events.subscribe(of.ChildUnavailable, _child_unavailable)
     events.subscribe(of.VerdictRefused, _verdict_refused)
@@ -46,10 +52,28 @@ def observe(events: Events) -> None:
         events.subscribe(of.JobEnded, _job_ended)
         events.subscribe(of.JobsClaimed, _claimed)
         events.subscribe(of.JobsHandedBack, _handed_back)
+    observe_hooks(events)
+
+
+def observe_hooks(events: Events) -> None:
+    """Write the log of hooks only: all that a child process has to say by itself."""
+    events.subscribe(of.HookFailed, _hook_failed)
 
 
 def _name(job: ClaimedJob) -> str:
     return f"job {job.job_id} ({job.task}, attempt {job.attempt_count})"
+
+
+def _fields(job: ClaimedJob) -> dict[str, Any]:
+    """Return what marks a record as one about *job*, whose name its text has."""
+    return {**job_fields(job), "job": ""}
+
+
+def _info(
+    error: BaseException | None,
+) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    """Return *error* for the log, without the frames that lead from this package to the program."""
+    return None if error is None else (type(error), error, user_frames(error.__traceback__))
 
 
 def _names(jobs: tuple[ClaimedJob, ...]) -> str:
@@ -60,6 +84,10 @@ def _names(jobs: tuple[ClaimedJob, ...]) -> str:
 def _started(event: of.WorkerStarted) -> None:
     queues = ", ".join(event.queues)
     logger.info("worker %s serves %s with %d slots", event.worker_id, queues, event.slots)
+
+
+def _start_refused(event: of.StartRefused) -> None:
+    logger.critical("the worker does not start: %s", event.error, exc_info=_info(event.error))
 
 
 def _ended(event: of.WorkerEnded) -> None:
@@ -76,23 +104,50 @@ def _state_changed(event: of.StateChanged) -> None:
 def _job_failed(event: of.JobFailed) -> None:
     # The text of an exception has its traceback; what failed in a child process has left nothing else here.
     text = event.text if event.error is None else event.text.partition("\n")[0]
-    logger.warning("%s failed: %s", _name(event.job), text, exc_info=event.error)
+    logger.warning(
+        "%s failed: %s", _name(event.job), text, exc_info=_info(event.error), extra=_fields(event.job)
+    )
+
+
+def _hook_failed(event: of.HookFailed) -> None:
+    job = event.job
+    after = "" if job is None else f" after {_name(job)} had ended, which changes nothing for the job"
+    logger.error(
+        "%s failed%s: %s",
+        event.hook,
+        after,
+        headline(event.error),
+        exc_info=_info(event.error),
+        extra={} if job is None else _fields(job),
+    )
 
 
 def _suspect_died(event: of.SuspectDied) -> None:
-    logger.error("%s: %s; the job is left to its lease", _name(event.job), event.death)
+    logger.error(
+        "%s: %s; the job is left to its lease", _name(event.job), event.death, extra=_fields(event.job)
+    )
 
 
 def _child_unavailable(event: of.ChildUnavailable) -> None:
     logger.error(
-        "%s belongs into a child process: %s; %s", _name(event.job), event.reason.rstrip(), event.consequence
+        "%s belongs into a child process: %s; %s",
+        _name(event.job),
+        event.reason.rstrip(),
+        event.consequence,
+        extra=_fields(event.job),
     )
 
 
 def _verdict_refused(event: of.VerdictRefused) -> None:
     reason = f": {event.reason}" if event.reason else ""
     logger.error(
-        "%s of %s is %s%s; %s", event.verb, _name(event.job), event.result, reason, event.consequence
+        "%s of %s is %s%s; %s",
+        event.verb,
+        _name(event.job),
+        event.result,
+        reason,
+        event.consequence,
+        extra=_fields(event.job),
     )
 
 
@@ -101,19 +156,27 @@ def _undelivered(event: of.VerdictsUndelivered) -> None:
 
 
 def _checkpoint_refused(event: of.CheckpointRefused) -> None:
-    logger.error("a checkpoint of %s is too large and was not stored", _name(event.job))
+    logger.error(
+        "a checkpoint of %s is too large and was not stored", _name(event.job), extra=_fields(event.job)
+    )
 
 
 def _doubtful(event: of.LeaseDoubtful) -> None:
-    logger.warning("the lease of %s is in doubt: no beat has arrived in time", _name(event.job))
+    logger.warning(
+        "the lease of %s is in doubt: no beat has arrived in time",
+        _name(event.job),
+        extra=_fields(event.job),
+    )
 
 
 def _lost(event: of.LeaseWasLost) -> None:
-    logger.warning("the lease of %s was lost: its verdict will not count", _name(event.job))
+    logger.warning(
+        "the lease of %s was lost: its verdict will not count", _name(event.job), extra=_fields(event.job)
+    )
 
 
 def _cancel_delivered(event: of.CancelDelivered) -> None:
-    logger.info("%s was cancelled; its handler is told", _name(event.job))
+    logger.info("%s was cancelled; its handler is told", _name(event.job), extra=_fields(event.job))
 
 
 def _paused(event: of.QueuesPaused) -> None:
@@ -146,7 +209,12 @@ def _waiting(event: of.StillWaiting) -> None:
 
 def _stuck(event: of.HandlersStuck) -> None:
     for job, stack in zip(event.jobs, event.stacks, strict=True):
-        logger.error("%s will not end and is released; its thread is at\n%s", _name(job), stack.rstrip())
+        logger.error(
+            "%s will not end and is released; its thread is at\n%s",
+            _name(job),
+            stack.rstrip(),
+            extra=_fields(job),
+        )
 
 
 def _handler_stuck(event: of.HandlerStuck) -> None:
@@ -158,6 +226,7 @@ def _handler_stuck(event: of.HandlerStuck) -> None:
         event.allowed,
         then,
         event.stack.rstrip(),
+        extra=_fields(event.job),
     )
 
 
@@ -166,12 +235,12 @@ def _died(event: of.PartDied) -> None:
 
 
 def _job_started(event: of.JobStarted) -> None:
-    logger.debug("%s starts", _name(event.job))
+    logger.debug("%s starts", _name(event.job), extra=_fields(event.job))
 
 
 def _job_ended(event: of.JobEnded) -> None:
     verb = "no verdict is needed" if event.verdict is None else event.verdict.verb
-    logger.debug("%s ended after %.3f s: %s", _name(event.job), event.seconds, verb)
+    logger.debug("%s ended after %.3f s: %s", _name(event.job), event.seconds, verb, extra=_fields(event.job))
 
 
 def _claimed(event: of.JobsClaimed) -> None:

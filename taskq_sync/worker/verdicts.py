@@ -7,6 +7,7 @@ returns `Complete`, or a plain value         complete
 returns or raises `Snooze`, `Cancel`         snooze, cancel
 returns or raises `Retry`, `NonRetryable`    fail, retryable or not
 raises anything else, `SystemExit` too       fail, as the policy of the task says
+is kept from running by a hook               fail, to be retried: the policy is for the handler
 raises `JobCancelled` after a request        cancel; while the worker gives up waiting, release
 raises `LeaseLost` from its context          release, without cost: the outage was not its fault
 returns what cannot be stored                fail for good `invalid_result`, or complete without it
@@ -27,7 +28,7 @@ from datetime import timedelta
 
 from taskq_sync import codec
 from taskq_sync.backoff import pause
-from taskq_sync.errors import JobCancelled, LeaseLost, PayloadError
+from taskq_sync.errors import HookError, JobCancelled, LeaseLost, PayloadError
 from taskq_sync.model import ClaimedJob, Verdict
 from taskq_sync.outcome import Cancel, Complete, NonRetryable, Outcome, Retry, Snooze
 from taskq_sync.registry import TaskSpec
@@ -74,6 +75,8 @@ def of_exception(
         return given_up(attempt)
     if isinstance(error, LeaseLost) and attempt.doubtful:
         return _release(attempt, cause="lease_doubtful")
+    if isinstance(error, HookError):
+        return _fail(job, text, progress=attempt.unsent_checkpoint)
     policy = spec.policy(error)
     return _fail(
         job, text, retryable=policy.retryable, after=policy.after, progress=attempt.unsent_checkpoint

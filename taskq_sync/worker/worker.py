@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, NoReturn
 from taskq_sync.client import TaskQ
 from taskq_sync.clock import Deadline
 from taskq_sync.db.schema import Schema
-from taskq_sync.errors import ConfigError, DatabaseUnavailable, WrongState
+from taskq_sync.errors import ConfigError, DatabaseUnavailable, HookError, WrongState
+from taskq_sync.hooks import WorkerProcess
 from taskq_sync.worker import log
 from taskq_sync.worker.config import WorkerConfig, WorkerOptions
-from taskq_sync.worker.events import Events, PartDied, WorkerEnded, WorkerStarted
+from taskq_sync.worker.events import Events, PartDied, StartRefused, WorkerEnded, WorkerStarted
+from taskq_sync.worker.hooks import start_worker, stop_worker
 from taskq_sync.worker.lifecycle import Lifecycle, StopRequest
 from taskq_sync.worker.parts import make_parts
-from taskq_sync.worker.shutdown import Shutdown
+from taskq_sync.worker.shutdown import EXIT_FAILED, Shutdown
 from taskq_sync.worker.signals import Signals
 from taskq_sync.worker.threads import in_main_thread
 
@@ -58,6 +60,7 @@ class Worker:
         self.events = Events()
         log.observe(self.events)
         self._database = tq.database
+        self._hooks = tq.registry.hooks
         self._was_run = False
         self._lifecycle = Lifecycle(self.events)
         self._parts = make_parts(tq, self.config, self._lifecycle, self.events, self._ended)
@@ -70,9 +73,9 @@ class Worker:
     def run(self) -> int:
         """Run until somebody stops the worker, and return the exit code.
 
-        0: drained. 1: a part of the worker died, or verdicts could not be delivered. 3: there are handlers
-        that would not end, and their jobs are released; or there were too many of them to go on. 69: the
-        database was unavailable at the start.
+        0: drained. 1: a part of the worker died, verdicts could not be delivered, or a hook of
+        `on_worker_start` failed. 3: there are handlers that would not end, and their jobs are released; or
+        there were too many of them to go on. 69: the database was unavailable at the start.
 
         In the main thread SIGTERM and SIGINT stop the worker softly, and a second one does not wait; and
         handlers that would not end are left behind there by ending the process, with the exit code. In any
@@ -102,6 +105,18 @@ class Worker:
             )
 
     def _run(self) -> int:
+        process = WorkerProcess(worker_id=self.worker_id, is_child=False, events=self.events)
+        try:
+            start_worker(self._hooks, process)
+            return self._serve()
+        except HookError as error:
+            self.events.emit(StartRefused(error=error))
+            self._lifecycle.stopped("a hook refused the start")
+            return EXIT_FAILED
+        finally:
+            stop_worker(self._hooks, process, self.events)
+
+    def _serve(self) -> int:
         try:
             self._start()
         except DatabaseUnavailable as error:

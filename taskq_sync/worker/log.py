@@ -52,7 +52,6 @@ def observe(events: Events) -> None:
         events.subscribe(of.JobEnded, _job_ended)
         events.subscribe(of.JobsClaimed, _claimed)
         events.subscribe(of.JobsHandedBack, _handed_back)
-    observe_hooks(events)
 
 
 def observe_hooks(events: Events) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -137,3 +138,13 @@ def test_keeps_data_for_the_next_time(taskq):
                 assert conn.execute("select count(*) from taskq.jobs").fetchone() == (expected,)
             interrupt_group(process)
             process.communicate(timeout=60)
+
+
+def test_the_worker_logs_in_the_form_that_is_asked_for(taskq):
+    with taskq.start("dev", "--folder", "db", "--app", "app:tq", "--log-format", "json") as process:
+        dsn_of(process)
+        line = process.stderr.readline()
+        interrupt_group(process)
+        _, said = process.communicate(timeout=60)
+    lines = [json.loads(each) for each in [line, *said.splitlines()]]
+    assert {each["logger"] for each in lines} == {"taskq_sync.worker"}

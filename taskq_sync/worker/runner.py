@@ -157,6 +157,7 @@ class Runner:
         try:
             try:
                 hooks.begin()
+                _end_if_forked(process)
                 value = self._call(spec, arguments, context, guard)
             except BaseException as fault:
                 error = fault
@@ -228,7 +229,8 @@ def _cause(verdict: Verdict, ended_by: object) -> BaseException:
         return ended_by
     if isinstance(ended_by, BaseException) and not isinstance(ended_by, Outcome):
         return ended_by
-    return NonRetryable(json.loads(verdict.members["error"]))
+    text = json.loads(verdict.members["error"])
+    return NonRetryable(text) if "retryable" in verdict.members else Retry(error=text)
 
 
 def _end_if_forked(process: int) -> None:

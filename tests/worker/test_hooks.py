@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -254,7 +255,6 @@ def test_around_is_around_a_transaction(
 @pytest.mark.parametrize(
     ("outcome", "verb", "cause"),
     [
-        ("a value", "complete", None),
         (Complete(1), "complete", None),
         (Snooze(60), "snooze", None),
         (Cancel("enough"), "cancel", None),
@@ -273,9 +273,6 @@ def test_outcomes(
     ends: list[AttemptEnd],
     errors: list[BaseException],
 ) -> None:
-    if raised and outcome == "a value":
-        pytest.skip("cannot be raised")
-
     @tq.task(max_attempts=1)
     def handler() -> Any:
         if raised:
@@ -292,6 +289,19 @@ def test_outcomes(
     )
     assert end.seconds > 0
     assert errors == ([] if cause is None else [cause])
+
+
+def test_a_plain_value_is_a_success(
+    tq: TaskQ, drain: Drain, ends: list[AttemptEnd], errors: list[BaseException]
+) -> None:
+    @tq.task
+    def handler() -> str:
+        return "a value"
+
+    handler.enqueue()
+    drain()
+    assert [(end.verb, end.value, end.error) for end in ends] == [("complete", "a value", None)]
+    assert errors == []
 
 
 def test_a_result_that_cannot_be_stored_is_a_failure(
@@ -462,6 +472,51 @@ def test_an_outcome_raised_before_the_handler_is_the_outcome(
     ]
 
 
+def test_what_ends_an_attempt_means_the_same_before_the_handler(
+    tq: TaskQ, drain: Drain, errors: list[BaseException]
+) -> None:
+    """The task has a say about its time limit, as in the handler."""
+
+    @tq.before_job
+    def late(ctx: JobContext) -> None:
+        eventually(lambda: ctx.deadline.expired, "the limit passes")
+        ctx.raise_if_cancelled()
+
+    @tq.task(timeout=0.05, give_up_on=JobTimeout)
+    def handler() -> None: ...
+
+    result = handler.enqueue()
+    drain(stop_grace=60)
+    assert tq.get(result).outcome == "non_retryable"
+    assert [type(error) for error in errors] == [JobTimeout]
+
+
+@pytest.mark.filterwarnings(
+    "ignore:This process:DeprecationWarning"
+)  # Python 3.12 warns of fork with threads
+def test_a_child_that_a_hook_forks_does_not_run_the_handler(
+    tq: TaskQ, drain: Drain, steps: Steps, tmp_path: Path
+) -> None:
+    pid = os.getpid()
+
+    @tq.before_job
+    def fork(ctx: JobContext) -> None:
+        child = os.fork()
+        if child:
+            _, status = os.waitpid(child, 0)
+            steps.append(os.waitstatus_to_exitcode(status))
+
+    @tq.task
+    def handler() -> None:
+        if os.getpid() != pid:
+            (tmp_path / "ran").touch()
+
+    handler.enqueue()
+    assert drain().code == 0
+    assert steps == [70]
+    assert not (tmp_path / "ran").exists()
+
+
 def broken_at_its_end(ctx: JobContext) -> Iterator[None]:
     try:
         yield
@@ -601,17 +656,13 @@ def test_an_interrupt_reaches_the_handler_only(tq: TaskQ, drain: Drain, steps: S
 
     @tq.task(interrupt=True, timeout=0.1, max_attempts=1)
     def handler() -> None:
-        steps.append("handler")
-        try:
-            deadline = time.monotonic() + PATIENCE
-            while time.monotonic() < deadline:
-                pass
-        finally:
-            steps.append("interrupted")
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            pass
 
     result = handler.enqueue()
     worker = drain(stop_grace=60)
-    assert steps == ["enter", "handler", "interrupted", "after JobTimeout", "leave"]
+    assert steps == ["enter", "after JobTimeout", "leave"]
     assert worker.of(HookFailed) == []
     error = tq.get(result).error
     assert error is not None

@@ -10,7 +10,8 @@ import pytest
 
 from kit.contract import Contract
 from kit.workers import WorkerThread
-from taskq_sync import JobContext, JobLogFilter, TaskQ
+from taskq_sync import ConfigError, JobContext, JobLogFilter, TaskQ
+from taskq_sync.worker import Application
 from taskq_sync.worker.events import JobFailed
 
 Drain = Callable[..., WorkerThread]
@@ -173,3 +174,8 @@ def test_no_payload_and_no_result_is_logged(tq: TaskQ, drain: Drain, log: Kept, 
 def test_the_library_has_no_handler_that_writes() -> None:
     kinds = [type(each) for each in logging.getLogger("taskq_sync").handlers]
     assert kinds == [logging.NullHandler]
+
+
+def test_children_know_two_forms() -> None:
+    with pytest.raises(ConfigError, match="log_format must be text or json, it is 'xml'"):
+        Application(app="app:tq", log_format="xml")

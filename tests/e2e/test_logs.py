@@ -99,4 +99,4 @@ def test_a_start_hook_that_raises_is_a_clear_message_and_code_1(taskq: CommandLi
         "the worker does not start: on_worker_start hook app.start raised ValueError: no exporter"
     )
     assert "in start" in said["exception"]
-    assert "taskq_sync/" not in said["exception"]
+    assert "taskq_sync/worker/" not in said["exception"]

@@ -449,7 +449,7 @@ def test_the_kept_text_of_a_hook_shows_the_hook_and_nothing_of_the_library(
     drain()
     error = sql.job(job_id)["error"]
     assert "in broken" in error
-    assert "taskq_sync/" not in error
+    assert "taskq_sync/worker/" not in error
 
 
 def test_an_outcome_raised_before_the_handler_is_the_outcome(

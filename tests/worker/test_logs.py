@@ -121,8 +121,8 @@ def test_a_failure_has_one_traceback_without_frames_of_the_library(
     assert text.count("Traceback") == 1
     assert "in handler" in text
     assert "in find" in text
-    assert "taskq_sync/" not in text
-    assert "taskq_sync/" not in sql.job(job_id)["error"]
+    assert "taskq_sync/worker/" not in text
+    assert "taskq_sync/worker/" not in sql.job(job_id)["error"]
 
 
 @pytest.mark.usefixtures("isolated_tasks")
@@ -134,7 +134,7 @@ def test_a_failure_in_a_child_process_has_one_traceback_too(
     text = "\n".join(log.lines())
     assert text.count("Traceback") == 1
     assert "in fail" in text
-    assert "taskq_sync/" not in text
+    assert "taskq_sync/worker/" not in text
     [record] = [each for each in log.of("taskq_sync.worker") if "of all things" in each.getMessage()]
     assert record.job_id == job_id
 

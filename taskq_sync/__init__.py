@@ -33,6 +33,7 @@ from taskq_sync.errors import (
     SchemaError,
     TaskQError,
     UnknownTask,
+    WorkerNotFound,
     WrongState,
 )
 from taskq_sync.model import EnqueueResult, Job, JobRequest
@@ -68,6 +69,7 @@ __all__ = [
     "TaskQ",
     "TaskQError",
     "UnknownTask",
+    "WorkerNotFound",
     "WrongState",
     "__version__",
 ]

@@ -19,6 +19,7 @@ from taskq_sync.cli.migrate import migrate
 from taskq_sync.cli.queues import queues
 from taskq_sync.cli.status import status
 from taskq_sync.cli.worker import worker
+from taskq_sync.cli.workers import workers
 from taskq_sync.version import __version__
 
 __all__ = ["main"]
@@ -35,5 +36,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, dev, enqueue, housekeep, jobs, migrate, queues, status, worker):
+for _command in (demo, dev, enqueue, housekeep, jobs, migrate, queues, status, worker, workers):
     main.add_command(_command)

@@ -40,6 +40,10 @@ _LINK_DEFAULTS = {
 }
 _LONGEST = 86400
 _DRIVER_OF_SQLALCHEMY = re.compile(r"^(postgres(?:ql)?)\+\w+(?=://)")
+_NO_DATABASE = (
+    "no database is named: set TASKQ_DSN, DATABASE_URL or the PG* variables, "
+    "or start one with `taskq-sync dev`"
+)
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"", "0", "false", "no", "off"})
 
@@ -141,6 +145,11 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment names a database at all: `TASKQ_DSN`, `DATABASE_URL` or one of libpq's own."""
     names = ("TASKQ_DSN", "DATABASE_URL", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT")
     return any(environ.get(name) for name in names)
+
+
+def advice(config: DatabaseConfig) -> str | None:
+    """Return what to do when nothing answers, if that is plain: nobody has named a database. Else None."""
+    return None if config.dsn or is_configured() else _NO_DATABASE
 
 
 def _parse(dsn: str) -> dict[str, str]:

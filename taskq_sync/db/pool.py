@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from taskq_sync.clock import Deadline, monotonic
-from taskq_sync.db.config import DatabaseConfig
+from taskq_sync.db.config import DatabaseConfig, advice
 from taskq_sync.db.listen import Listener
 from taskq_sync.db.session import Session, open_session
 from taskq_sync.db.statements import Statements
@@ -203,7 +203,11 @@ class Database:
 def _open(config: DatabaseConfig, name: str, deadline: Deadline, *, listening: bool = False) -> Session:
     conninfo = config.conninfo(name, deadline, listening=listening)
     direct = listening or not config.pooled
-    return open_session(conninfo, pooled=not direct, deadline=deadline, target=config.target)
+    try:
+        return open_session(conninfo, pooled=not direct, deadline=deadline, target=config.target)
+    except DatabaseUnavailable as error:
+        error.hint = error.hint or advice(config)
+        raise
 
 
 def _close_all(idle: list[tuple[float, Session]], owner: int) -> None:

@@ -96,6 +96,14 @@ class JobFailed(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class TaskUnknown(WorkerEvent):
+    """This program has no task of the job's name: the job is released for *seconds*, for a worker that has."""
+
+    job: ClaimedJob
+    seconds: float
+
+
+@frozen(kw_only=True)
 class SuspectDied(WorkerEvent):
     """A job that may have killed a worker before has killed the child process it was put into.
 

@@ -8,12 +8,16 @@ off at the start.
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from taskq_sync.model import ClaimedJob
 from taskq_sync.worker import events as of
 from taskq_sync.worker.events import Events
 
 logger = logging.getLogger("taskq_sync.worker")
+
+#: So many names of unknown tasks are told of; whoever may enqueue can make more.
+TOLD_TASKS = 1000
 
 #: So many jobs are named in one line; the others are counted.
 NAMED_JOBS = 5
@@ -25,6 +29,7 @@ def observe(events: Events) -> None:
     events.subscribe(of.WorkerEnded, _ended)
     events.subscribe(of.StateChanged, _state_changed)
     events.subscribe(of.JobFailed, _job_failed)
+    events.subscribe(of.TaskUnknown, partial(_task_unknown, {}))
     events.subscribe(of.SuspectDied, _suspect_died)
     events.subscribe(of.ChildUnavailable, _child_unavailable)
     events.subscribe(of.VerdictRefused, _verdict_refused)
@@ -77,6 +82,22 @@ def _job_failed(event: of.JobFailed) -> None:
     # The text of an exception has its traceback; what failed in a child process has left nothing else here.
     text = event.text if event.error is None else event.text.partition("\n")[0]
     logger.warning("%s failed: %s", _name(event.job), text, exc_info=event.error)
+
+
+def _task_unknown(told: dict[str, int], event: of.TaskUnknown) -> None:
+    """Tell of each name once: there may be a job of it every moment, for a whole deploy."""
+    job = event.job
+    # Atomic: of two slots that meet the same name at once, one tells of it.
+    if len(told) >= TOLD_TASKS or told.setdefault(job.task, job.attempt_id) != job.attempt_id:
+        return
+    logger.warning(
+        "no task %r is known here: %s is released for %.0f s, and so are others of it, each time for longer, up to "
+        "10 min; import its module, or have another worker serve queue %s",
+        job.task,
+        _name(job),
+        event.seconds,
+        job.queue,
+    )
 
 
 def _suspect_died(event: of.SuspectDied) -> None:

@@ -171,7 +171,7 @@ def make_parts(
         limits=limits,
         slots=slots,
         housekeeper=housekeeper,
-        listener=_make_listener(tq, config, claimer, events, ended),
+        listener=_make_listener(tq, config, claimer, housekeeper, events, ended),
         claimer=claimer,
     )
 
@@ -180,6 +180,7 @@ def _make_listener(
     tq: TaskQ,
     config: WorkerConfig,
     claimer: Claimer,
+    housekeeper: Housekeeper,
     events: Events,
     ended: Callable[[str, BaseException | None], None],
 ) -> NotificationListener | None:
@@ -191,6 +192,7 @@ def _make_listener(
         config=config,
         database=tq.database,
         claimer=claimer,
+        called=housekeeper.hurry,
         events=events,
         ended=ended,
     )

@@ -18,7 +18,8 @@ does not fit the payload                     release for 60 s in the first minut
                                              good `invalid_payload`
 ===========================================  ====================================================
 
-Every function here is pure, except that writing a result as JSON may run code of the user's.
+Every function here is pure, except that writing a result as JSON may run code of the user's, and that a pause has
+jitter.
 """
 
 from __future__ import annotations
@@ -80,10 +81,14 @@ def of_exception(
     )
 
 
-def of_unknown_task(job: ClaimedJob) -> Verdict:
-    """Return the verdict for a job whose task is not registered here; another worker may know it."""
+def pause_of_unknown_task(job: ClaimedJob) -> float:
+    """Return for how many seconds a job is released whose task is not registered here: longer each time."""
     claims_without_failure = job.attempt_count - job.failure_count
-    seconds = pause(claims_without_failure, base=UNKNOWN_TASK_PAUSE, cap=UNKNOWN_TASK_PAUSE_CAP)
+    return pause(claims_without_failure, base=UNKNOWN_TASK_PAUSE, cap=UNKNOWN_TASK_PAUSE_CAP)
+
+
+def of_unknown_task(job: ClaimedJob, seconds: float) -> Verdict:
+    """Return the verdict for a job whose task is not registered here; another worker may know it."""
     return Verdict.release(
         job.job_id, job.attempt_id, delay=timedelta(seconds=seconds), cause=f"unknown_task: {job.task}"
     )

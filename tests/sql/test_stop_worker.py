@@ -69,7 +69,9 @@ def test_leaves_an_audit_row_for_every_call(sql: Contract) -> None:
 
 @pytest.mark.parametrize("worker_id", [None, "", "nobody"])
 def test_refuses_a_worker_that_is_not_there(sql: Contract, worker_id: str | None) -> None:
-    with refused("TQ001", f"no worker {'null' if worker_id is None else worker_id}", hint="a new one at each start"):
+    with refused(
+        "TQ001", f"no worker {'null' if worker_id is None else worker_id}", hint="a new one at each start"
+    ):
         sql.stop_worker(worker_id=worker_id)
     assert sql.rows("select from taskq.audit") == []
 

@@ -7,7 +7,7 @@ argument            environment                     meaning
                     libpq's own `PG*`               open come from libpq (`PG*`, service, .pgpass)
 `schema`            `TASKQ_SCHEMA`                  the schema of the jobs, `taskq`
 `pooled`            `TASKQ_POOLED` (1, true, yes)   a pooler in transaction mode stands between
-`listen_dsn`        `TASKQ_LISTEN_DSN`              a direct connection for LISTEN beside the pooler
+`listen_dsn`        `TASKQ_LISTEN_DSN`              a direct connection, for LISTEN and locks
 ==================  ==============================  =================================================
 
 The string is handed to libpq whole; nothing of it is lost. The password appears in no message and no repr.
@@ -68,7 +68,7 @@ class DatabaseConfig:
     statements, no LISTEN."""
 
     listen_dsn: str | None = field(default=None, repr=False)
-    """Where to LISTEN when `pooled`; None means that workers poll."""
+    """A direct connection when `pooled`, to LISTEN and to hold locks; None means that workers poll."""
 
     timeout: float = field(default=DEFAULT_TIMEOUT, validator=_positive)
     """Seconds that a call of the client may take, connecting included."""
@@ -86,7 +86,7 @@ class DatabaseConfig:
 
     @property
     def can_listen(self) -> bool:
-        """Whether some connection can LISTEN."""
+        """Whether there is a direct connection, which can LISTEN and hold a lock."""
         return not self.pooled or self.listen_dsn is not None
 
     @property

@@ -172,6 +172,18 @@ class Database:
         """
         return _open(self.config, name, self.deadline(timeout))
 
+    def connect_direct(self, name: str, timeout: float | None = None) -> Session:
+        """Return a session of the caller's own that passes no pooler, so that it may keep state.
+
+        As `connect`; raises `ConfigError` where there is none (see `config.can_listen`).
+        """
+        if not self.config.can_listen:
+            raise ConfigError(
+                "nothing stays in a session behind a pooler: neither a LISTEN nor a lock",
+                hint="set listen_dsn or TASKQ_LISTEN_DSN to a direct connection",
+            )
+        return _open(self.config, name, self.deadline(timeout), listening=True)
+
     def pool(self, name: str, size: int) -> SessionPool:
         """Return a further pool of *size* sessions; the caller closes it."""
         return SessionPool(self.config, name=name, size=size)
@@ -181,12 +193,7 @@ class Database:
 
         Raises `ConfigError` where nothing can listen (see `config.can_listen`), `DatabaseUnavailable`.
         """
-        if not self.config.can_listen:
-            raise ConfigError(
-                "there is no LISTEN through a pooler", hint="set listen_dsn to a direct connection"
-            )
-        session = _open(self.config, name, self.deadline(timeout), listening=True)
-        return Listener(session, self.statements)
+        return Listener(self.connect_direct(name, timeout), self.statements)
 
     def deadline(self, timeout: float | None = None) -> Deadline:
         """Return the deadline of a call that begins now."""

@@ -20,6 +20,13 @@ logger = logging.getLogger("taskq_sync.worker")
 EventType = TypeVar("EventType", bound="WorkerEvent")
 
 
+#: The consequence of a refused verdict for which there is no other.
+LEFT_TO_ITS_LEASE = "the job is left to its lease"
+
+#: The reason of a worker that has found its singleton taken.
+ALREADY_RUNNING = "already running"
+
+
 class WorkerEvent:
     """The base of all events."""
 
@@ -125,8 +132,9 @@ class ChildUnavailable(WorkerEvent):
 
 @frozen(kw_only=True)
 class AttemptsSettled(WorkerEvent):
-    """The database has answered for these verdicts, in its words."""
+    """The database has answered for these verdicts, in its words; the answers are in their order."""
 
+    verdicts: Sequence[Verdict]
     answers: Sequence[Settled]
     seconds: float
 
@@ -171,6 +179,21 @@ class CancelDelivered(WorkerEvent):
     """Somebody asked to cancel the job; its handler is told now."""
 
     job: ClaimedJob
+
+
+@frozen(kw_only=True)
+class SingletonTaken(WorkerEvent):
+    """Another worker runs under this name, so this one ends."""
+
+    singleton: str
+
+
+@frozen(kw_only=True)
+class SingletonLost(WorkerEvent):
+    """The connection that held the lock of this name is broken: another worker may begin, so this one stops."""
+
+    singleton: str
+    error: str
 
 
 @frozen(kw_only=True)

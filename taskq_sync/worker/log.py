@@ -38,6 +38,8 @@ def observe(events: Events) -> None:
     events.subscribe(of.LeaseDoubtful, _doubtful)
     events.subscribe(of.LeaseWasLost, _lost)
     events.subscribe(of.CancelDelivered, _cancel_delivered)
+    events.subscribe(of.SingletonTaken, _singleton_taken)
+    events.subscribe(of.SingletonLost, _singleton_lost)
     events.subscribe(of.QueuesPaused, _paused)
     events.subscribe(of.Housekept, _housekept)
     events.subscribe(of.ChoreFailing, _chore_failing)
@@ -73,7 +75,8 @@ def _ended(event: of.WorkerEnded) -> None:
 
 
 def _state_changed(event: of.StateChanged) -> None:
-    unwanted = event.after == "degraded" or (event.before, event.after) == ("starting", "stopped")
+    never_ran = (event.before, event.after) == ("starting", "stopped")
+    unwanted = event.after == "degraded" or (never_ran and event.reason != of.ALREADY_RUNNING)
     level = logging.WARNING if unwanted else logging.INFO
     logger.log(level, "%s -> %s: %s", event.before, event.after, event.reason)
 
@@ -135,6 +138,14 @@ def _lost(event: of.LeaseWasLost) -> None:
 
 def _cancel_delivered(event: of.CancelDelivered) -> None:
     logger.info("%s was cancelled; its handler is told", _name(event.job))
+
+
+def _singleton_taken(event: of.SingletonTaken) -> None:
+    logger.info("another worker runs as singleton %s, so this one ends", event.singleton)
+
+
+def _singleton_lost(event: of.SingletonLost) -> None:
+    logger.warning("the lock of singleton %s was lost, so the worker stops: %s", event.singleton, event.error)
 
 
 def _paused(event: of.QueuesPaused) -> None:

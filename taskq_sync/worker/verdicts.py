@@ -51,6 +51,9 @@ NO_CHILD_PAUSE = timedelta(seconds=30)
 #: The pause of a job whose handler a stopping worker could not wait for.
 SHUTDOWN_PAUSE = timedelta(seconds=5)
 
+#: The cause of a release by which the attempt leaves no trace; the schema knows it, too.
+_NOT_STARTED = "not_started"
+
 
 def of_value(attempt: LiveAttempt, spec: TaskSpec, value: object) -> Verdict:
     """Return the verdict for what the handler returned, or for the outcome it raised. Does not raise."""
@@ -132,7 +135,12 @@ def cancelled(job: ClaimedJob) -> Verdict:
 
 def not_started(job: ClaimedJob) -> Verdict:
     """Return the verdict that hands a job back as if it had never been claimed."""
-    return Verdict.release(job.job_id, job.attempt_id, cause="not_started")
+    return Verdict.release(job.job_id, job.attempt_id, cause=_NOT_STARTED)
+
+
+def is_not_started(verdict: Verdict) -> bool:
+    """Return whether *verdict* is one of `not_started`."""
+    return verdict.verb == "release" and verdict.members.get("cause") == f'"{_NOT_STARTED}"'
 
 
 def given_up(attempt: LiveAttempt) -> Verdict:

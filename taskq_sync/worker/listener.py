@@ -93,4 +93,6 @@ class NotificationListener:
             return
         self._hears = hears
         self._claimer.listening(hears)
+        if hears:
+            self._called()  # somebody may have called before
         self._events.emit(ListeningChanged(listening=hears, error=error))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kit.outage import Outages
 from kit.waiting import eventually
 from kit.workers import Gate, WorkerThread
 from taskq_sync import JobContext, TaskQ, WorkerNotFound
@@ -68,6 +69,22 @@ def test_an_idle_worker_that_listens_is_stopped_at_once(tq: TaskQ, work: Work) -
     ]
     assert [each.worker_id for each in seen(tq)] == [other.worker.worker_id]
     assert other.of(StateChanged)[-1].after == "running"
+
+
+def test_a_call_that_came_while_it_could_not_listen_is_not_lost(
+    tq: TaskQ, work: Work, outages: Outages
+) -> None:
+    @tq.task
+    def handler() -> None: ...
+
+    worker = work(announce_every=NEVER, poll_interval=NEVER)
+    worker.wait_for(ListeningChanged, lambda event: event.listening)
+    eventually(lambda: seen(tq)[0].state == "running", "it announces its state")
+    ask = "update taskq.workers set stop_requested = true"  # as stop_worker does, but nobody is notified
+    with tq.database.connection() as session:
+        session.connection.execute(ask)
+    outages.cut("listener")
+    assert worker.join() == 0
 
 
 def test_an_idle_worker_without_notifications_hears_it_when_it_announces_itself(dsn: str) -> None:

@@ -36,6 +36,7 @@ from taskq_sync.errors import (
     SchemaError,
     TaskQError,
     UnknownTask,
+    WorkerNotFound,
     WrongState,
 )
 from taskq_sync.hooks import AttemptEnd, WorkerProcess
@@ -76,6 +77,7 @@ __all__ = [
     "TaskQ",
     "TaskQError",
     "UnknownTask",
+    "WorkerNotFound",
     "WorkerProcess",
     "WrongState",
     "__version__",

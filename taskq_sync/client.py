@@ -31,6 +31,7 @@ from taskq_sync.db.installed import require_client
 from taskq_sync.db.jobs import Jobs
 from taskq_sync.db.pool import Database
 from taskq_sync.db.queues import Queues
+from taskq_sync.db.workers import Workers
 from taskq_sync.errors import (
     DatabaseUnavailable,
     EnqueueInterrupted,
@@ -59,13 +60,15 @@ _NOT_GRANTED = "42501"
 class TaskQ:
     """A program's way to one schema of jobs. Make one for each process and share it, also between threads.
 
-    `registry` holds the tasks; `database`, `jobs` and `queues` are the layer below, for workers and tools.
+    `registry` holds the tasks; `database`, `jobs`, `queues` and `workers` are the layer below, for workers and
+    tools.
     """
 
     registry: Registry
     database: Database
     jobs: Jobs
     queues: Queues
+    workers: Workers
 
     def __init__(
         self,
@@ -99,6 +102,7 @@ class TaskQ:
         self.database = Database(config)
         self.jobs = Jobs(self.database.statements)
         self.queues = Queues(self.database.statements)
+        self.workers = Workers(self.database.statements)
         self._allowed = False  # the schema was asked whether it serves this client
 
     # Tasks

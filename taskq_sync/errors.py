@@ -8,6 +8,7 @@
     |-- PayloadError           a value cannot be stored or restored: correct the value at `path`
     |-- InvalidInput           the database refused an argument: correct it
     |-- JobNotFound            no such job: it never was, or retention deleted it
+    |-- WorkerNotFound         no such worker: it has ended
     |-- WrongState             the job, or the session, is not in the state this needs
     |-- QueueFull              try later
     |-- BrokenInvariant        a defect: report it with the message
@@ -104,6 +105,10 @@ class InvalidInput(TaskQError, ValueError):
 
 class JobNotFound(TaskQError, LookupError):
     """There is no such job (TQ001): the id is wrong, or the job ended and retention has deleted it."""
+
+
+class WorkerNotFound(TaskQError, LookupError):
+    """There is no such worker (TQ001): it has ended, or its id is wrong."""
 
 
 class WrongState(TaskQError):

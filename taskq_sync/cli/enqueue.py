@@ -52,7 +52,7 @@ def enqueue(
     the command says nothing. Without, any name goes: a worker somewhere will know it.
     """
     text = sys.stdin.read() if payload == "-" else payload
-    document = json_object(text)
+    document = json_object(text, "PAYLOAD")
     job = JobOptions(**options)
     if app is not None or imports:
         spec = load_application(app, imports, target).registry.get(task)

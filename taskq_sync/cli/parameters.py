@@ -42,14 +42,14 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(part for part in (each.strip() for each in text.split(",")) if part)
 
 
-def json_object(text: str) -> dict[str, JsonValue]:
-    """Return a JSON object."""
+def json_object(text: str, argument: str | None = None) -> dict[str, JsonValue]:
+    """Return a JSON object. A message names the *argument*, where click does not know it."""
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"this is no JSON: {error}") from None
+        raise click.BadParameter(f"this is no JSON: {error}", param_hint=argument) from None
     if not isinstance(read, dict):
-        raise click.BadParameter('this is no JSON object such as {"user_id": 7}')
+        raise click.BadParameter('this is no JSON object such as {"user_id": 7}', param_hint=argument)
     return read
 
 

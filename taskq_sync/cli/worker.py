@@ -9,10 +9,12 @@ import click
 
 from taskq_sync import logs
 from taskq_sync.cli.application import load_application, takes_application
+from taskq_sync.cli.output import print_json
 from taskq_sync.cli.parameters import duration, names
 from taskq_sync.cli.target import Target, open_session, takes_target
 from taskq_sync.db.schema import Schema
 from taskq_sync.worker import Application, Worker
+from taskq_sync.worker.events import WorkerEnded
 
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -24,8 +26,23 @@ _LEVELS = ("debug", "info", "warning", "error")
     "--slots", type=click.IntRange(1, 1000), default=8, show_default=True, help="How many jobs run at a time."
 )
 @click.option("--burst", is_flag=True, help="Run what is due and end, instead of waiting for more.")
+@click.option(
+    "--wait-for-delayed",
+    type=duration,
+    help="With --burst: when nothing is due, wait for what becomes due within this time. Default: 0s.",
+)
 @click.option("--max-jobs", type=click.IntRange(1), help="End after so many jobs.")
-@click.option("--max-time", "max_seconds", type=duration, help="End after this time.")
+@click.option("--max-seconds", type=duration, help="Begin to stop after this time.")
+@click.option(
+    "--fail-on-error",
+    is_flag=True,
+    help="Exit with 4 instead of 0 if jobs have failed, and did not recover in this run.",
+)
+@click.option(
+    "--singleton",
+    metavar="NAME",
+    help="End at once, with exit code 0, while another worker of this name runs.",
+)
 @click.option(
     "--lease", type=duration, help="The lease of the jobs it takes. Default: as they were enqueued."
 )
@@ -66,9 +83,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option(
     "--log-level",
     type=click.Choice(_LEVELS),
-    default="info",
-    show_default=True,
-    help="What is logged to stderr.",
+    help="What is logged to stderr. Default: info, with --burst warning.",
 )
 @click.option(
     "--log-format",
@@ -77,13 +92,15 @@ _LEVELS = ("debug", "info", "warning", "error")
     show_default=True,
     help="How it is written: as text, or as one JSON object a line.",
 )
+@click.option("--json", "as_json", is_flag=True, help="With --burst: print one JSON object at the end.")
 @takes_target
 def worker(
     target: Target,
     app: str | None,
     imports: tuple[str, ...],
-    log_level: str,
+    log_level: str | None,
     log_format: str,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Run jobs.
@@ -92,7 +109,14 @@ def worker(
 
     SIGTERM and SIGINT stop it softly: it takes no more jobs and waits for those that run. A second signal does
     not wait.
+
+    Exit codes: 0 drained, or the singleton runs already; 1 a part of the worker died; 2 usage; 3 there were
+    handlers that would not end; 4 jobs have failed, with --fail-on-error; 69 the database does not answer.
     """
+    if as_json and not options["burst"]:
+        raise click.UsageError("--json says what a burst has done: add --burst")
+    if log_level is None:
+        log_level = "warning" if options["burst"] else "info"
     logs.set_up(log_level.upper(), log_format)
     tq = load_application(app, imports, target)
     options["application"] = Application(
@@ -100,6 +124,8 @@ def worker(
     )
     given = {name: value for name, value in options.items() if value is not None}
     made = Worker(tq, **given)
+    if as_json:  # by an observer, for the process may end within run(), with threads in it that will not
+        made.events.subscribe(WorkerEnded, lambda event: print_json(made.summary.facts()))
     # The worker would find out too, and tell its log. Who types a wrong DSN gets a sentence.
     with open_session(tq.database) as session:
         Schema(tq.database.config.schema).check_client(session.connection)

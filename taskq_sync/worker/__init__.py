@@ -12,6 +12,7 @@ a job through the process), `isolation`, `child` (its way through a child proces
 
 from taskq_sync.worker.application import Application
 from taskq_sync.worker.config import WorkerConfig
+from taskq_sync.worker.summary import Summary
 from taskq_sync.worker.worker import Worker
 
-__all__ = ["Application", "Worker", "WorkerConfig"]
+__all__ = ["Application", "Summary", "Worker", "WorkerConfig"]

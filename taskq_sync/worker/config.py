@@ -23,6 +23,7 @@ DEFAULT_LEASE = 60.0
 MAX_SLOTS = 1000
 MAX_QUEUES = 100
 MAX_WORKER_ID_BYTES = 255
+MAX_SINGLETON_BYTES = 255
 
 _HOST_LENGTH = 24
 
@@ -138,8 +139,23 @@ class WorkerConfig:
     max_seconds: float | None = field(default=None, converter=_seconds_or_none, validator=_lasting(0.01))
     """Begin to stop after so many seconds; None = no such limit."""
 
+    wait_for_delayed: float = field(default=0.0, converter=_seconds, validator=_lasting(0.0))
+    """In a burst: when nothing is due, wait for what becomes due within so many seconds, such as retries, and run
+    it, before it ends."""
+
+    fail_on_error: bool = False
+    """End with exit code 4 instead of 0 when jobs have failed in this run and did not recover in it."""
+
+    singleton: str | None = None
+    """A name: the worker ends at once, with exit code 0, while another one of this name and schema runs. None = it
+    runs in any case."""
+
     def __attrs_post_init__(self) -> None:
         self._check_names()
+        if self.wait_for_delayed and not self.burst:
+            raise ConfigError(
+                "wait_for_delayed says how long a burst waits, and this worker is none", hint="set burst, too"
+            )
         if (
             self.lease is not None
             and not MIN_LEASE.total_seconds() <= self.lease <= MAX_LEASE.total_seconds()
@@ -154,6 +170,8 @@ class WorkerConfig:
 
     def _check_names(self) -> None:
         check_text(self.worker_id, "worker_id", MAX_WORKER_ID_BYTES)
+        if self.singleton is not None:
+            check_text(self.singleton, "singleton", MAX_SINGLETON_BYTES)
         if not 1 <= len(self.queues) <= MAX_QUEUES:
             raise ConfigError(f"a worker serves 1 to {MAX_QUEUES} queues, not {len(self.queues)}")
         for queue in self.queues:
@@ -180,3 +198,6 @@ class WorkerOptions(TypedDict, total=False):
     burst: bool
     max_jobs: int | None
     max_seconds: float | timedelta | None
+    wait_for_delayed: float | timedelta
+    fail_on_error: bool
+    singleton: str | None

@@ -21,6 +21,13 @@ logger = logging.getLogger("taskq_sync.worker")
 EventType = TypeVar("EventType")
 
 
+#: The consequence of a refused verdict for which there is no other.
+LEFT_TO_ITS_LEASE = "the job is left to its lease"
+
+#: The reason of a worker that has found its singleton taken.
+ALREADY_RUNNING = "already running"
+
+
 class WorkerEvent:
     """The base of all events."""
 
@@ -116,6 +123,14 @@ class HookFailed(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class TaskUnknown(WorkerEvent):
+    """This program has no task of the job's name: the job is released for *seconds*, for a worker that has."""
+
+    job: ClaimedJob
+    seconds: float
+
+
+@frozen(kw_only=True)
 class SuspectDied(WorkerEvent):
     """A job that may have killed a worker before has killed the child process it was put into.
 
@@ -137,8 +152,9 @@ class ChildUnavailable(WorkerEvent):
 
 @frozen(kw_only=True)
 class AttemptsSettled(WorkerEvent):
-    """The database has answered for these verdicts, in its words."""
+    """The database has answered for these verdicts, in its words; the answers are in their order."""
 
+    verdicts: Sequence[Verdict]
     answers: Sequence[Settled]
     seconds: float
 
@@ -183,6 +199,21 @@ class CancelDelivered(WorkerEvent):
     """Somebody asked to cancel the job; its handler is told now."""
 
     job: ClaimedJob
+
+
+@frozen(kw_only=True)
+class SingletonTaken(WorkerEvent):
+    """Another worker runs under this name, so this one ends."""
+
+    singleton: str
+
+
+@frozen(kw_only=True)
+class SingletonLost(WorkerEvent):
+    """The connection that held the lock of this name is broken: another worker may begin, so this one stops."""
+
+    singleton: str
+    error: str
 
 
 @frozen(kw_only=True)

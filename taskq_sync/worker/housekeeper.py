@@ -77,7 +77,7 @@ class Housekeeper:
         self._service.start()
 
     def hurry(self) -> None:
-        """The state of the worker has changed: announce it now."""
+        """The state of the worker has changed, or somebody calls it: announce it now."""
         self._announce.due_at = 0.0
         self._wake.set()
 

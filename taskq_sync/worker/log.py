@@ -8,6 +8,7 @@ off at the start.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,9 @@ from taskq_sync.worker.events import Events
 from taskq_sync.worker.failures import headline, user_frames
 
 logger = logging.getLogger("taskq_sync.worker")
+
+#: So many names of unknown tasks are told of; whoever may enqueue can make more.
+TOLD_TASKS = 1000
 
 #: So many jobs are named in one line; the others are counted.
 NAMED_JOBS = 5
@@ -31,6 +35,7 @@ def observe(events: Events) -> None:
     events.subscribe(of.StateChanged, _state_changed)
     events.subscribe(of.JobFailed, _job_failed)
     observe_hooks(events)
+    events.subscribe(of.TaskUnknown, partial(_task_unknown, {}))
     events.subscribe(of.SuspectDied, _suspect_died)
     events.subscribe(of.ChildUnavailable, _child_unavailable)
     events.subscribe(of.VerdictRefused, _verdict_refused)
@@ -39,6 +44,8 @@ def observe(events: Events) -> None:
     events.subscribe(of.LeaseDoubtful, _doubtful)
     events.subscribe(of.LeaseWasLost, _lost)
     events.subscribe(of.CancelDelivered, _cancel_delivered)
+    events.subscribe(of.SingletonTaken, _singleton_taken)
+    events.subscribe(of.SingletonLost, _singleton_lost)
     events.subscribe(of.QueuesPaused, _paused)
     events.subscribe(of.Housekept, _housekept)
     events.subscribe(of.ChoreFailing, _chore_failing)
@@ -95,7 +102,8 @@ def _ended(event: of.WorkerEnded) -> None:
 
 
 def _state_changed(event: of.StateChanged) -> None:
-    unwanted = event.after == "degraded" or (event.before, event.after) == ("starting", "stopped")
+    never_ran = (event.before, event.after) == ("starting", "stopped")
+    unwanted = event.after == "degraded" or (never_ran and event.reason != of.ALREADY_RUNNING)
     level = logging.WARNING if unwanted else logging.INFO
     logger.log(level, "%s -> %s: %s", event.before, event.after, event.reason)
 
@@ -118,6 +126,23 @@ def _hook_failed(event: of.HookFailed) -> None:
         headline(event.error),
         exc_info=_info(event.error),
         extra={} if job is None else _fields(job),
+    )
+
+
+def _task_unknown(told: dict[str, int], event: of.TaskUnknown) -> None:
+    """Tell of each name once: there may be a job of it every moment, for a whole deploy."""
+    job = event.job
+    # Atomic: of two slots that meet the same name at once, one tells of it.
+    if len(told) >= TOLD_TASKS or told.setdefault(job.task, job.attempt_id) != job.attempt_id:
+        return
+    logger.warning(
+        "no task %r is known here: %s is released for %.0f s, and so are others of it, each time for longer, up to "
+        "10 min; import its module, or have another worker serve queue %s",
+        job.task,
+        _name(job),
+        event.seconds,
+        job.queue,
+        extra=_fields(job),
     )
 
 
@@ -176,6 +201,14 @@ def _lost(event: of.LeaseWasLost) -> None:
 
 def _cancel_delivered(event: of.CancelDelivered) -> None:
     logger.info("%s was cancelled; its handler is told", _name(event.job), extra=_fields(event.job))
+
+
+def _singleton_taken(event: of.SingletonTaken) -> None:
+    logger.info("another worker runs as singleton %s, so this one ends", event.singleton)
+
+
+def _singleton_lost(event: of.SingletonLost) -> None:
+    logger.warning("the lock of singleton %s was lost, so the worker stops: %s", event.singleton, event.error)
 
 
 def _paused(event: of.QueuesPaused) -> None:

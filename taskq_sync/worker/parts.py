@@ -10,6 +10,7 @@ from attrs import frozen
 from taskq_sync.client import TaskQ
 from taskq_sync.model import Verdict
 from taskq_sync.worker import claimer as claiming
+from taskq_sync.worker import singleton as singletons
 from taskq_sync.worker import time_limits
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
 from taskq_sync.worker.children import Children
@@ -26,6 +27,7 @@ from taskq_sync.worker.pauses import Pauses
 from taskq_sync.worker.presence import Presence
 from taskq_sync.worker.runner import Runner
 from taskq_sync.worker.settler import Settler
+from taskq_sync.worker.singleton import Singleton
 from taskq_sync.worker.slots import Slots
 from taskq_sync.worker.threads import service_name
 from taskq_sync.worker.time_limits import TimeLimits
@@ -36,6 +38,7 @@ from taskq_sync.worker.transaction import Transactions
 class Parts:
     """What a worker consists of, in the order in which the threads start."""
 
+    singleton: Singleton | None
     attempts: Attempts
     presence: Presence
     transactions: Transactions
@@ -52,6 +55,7 @@ class Parts:
     def ended(self) -> bool:
         """Whether no thread runs any more."""
         services = (
+            self.singleton,
             self.settler,
             self.heartbeat,
             self.limits,
@@ -162,6 +166,7 @@ def make_parts(
         ended=ended,
     )
     return Parts(
+        singleton=_make_singleton(tq, config, lifecycle, events, ended),
         attempts=attempts,
         presence=presence,
         transactions=transactions,
@@ -171,8 +176,28 @@ def make_parts(
         limits=limits,
         slots=slots,
         housekeeper=housekeeper,
-        listener=_make_listener(tq, config, claimer, events, ended),
+        listener=_make_listener(tq, config, claimer, housekeeper, events, ended),
         claimer=claimer,
+    )
+
+
+def _make_singleton(
+    tq: TaskQ,
+    config: WorkerConfig,
+    lifecycle: Lifecycle,
+    events: Events,
+    ended: Callable[[str, BaseException | None], None],
+) -> Singleton | None:
+    if config.singleton is None:
+        return None
+    return Singleton(
+        name=service_name(config.worker_id, singletons.PART),
+        singleton=config.singleton,
+        database=tq.database,
+        workers=tq.workers,
+        lifecycle=lifecycle,
+        events=events,
+        ended=ended,
     )
 
 
@@ -180,6 +205,7 @@ def _make_listener(
     tq: TaskQ,
     config: WorkerConfig,
     claimer: Claimer,
+    housekeeper: Housekeeper,
     events: Events,
     ended: Callable[[str, BaseException | None], None],
 ) -> NotificationListener | None:
@@ -191,6 +217,7 @@ def _make_listener(
         config=config,
         database=tq.database,
         claimer=claimer,
+        called=housekeeper.hurry,
         events=events,
         ended=ended,
     )

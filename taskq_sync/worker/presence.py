@@ -32,6 +32,7 @@ class Presence:
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "version": __version__,
+            "announce_every": config.announce_every,
         }
 
     def announce(self, session: Session) -> int:

@@ -23,7 +23,7 @@ from taskq_sync.registry import Registry, TaskSpec
 from taskq_sync.worker import verdicts
 from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
 from taskq_sync.worker.context import WorkerContext
-from taskq_sync.worker.events import Events, JobEnded, JobFailed, JobStarted
+from taskq_sync.worker.events import Events, JobEnded, JobFailed, JobStarted, TaskUnknown
 from taskq_sync.worker.failures import describe, headline
 from taskq_sync.worker.hooks import JobHooks
 from taskq_sync.worker.isolation import Isolation
@@ -107,7 +107,9 @@ class Runner:
             return verdicts.not_started(job)
         spec = self._registry.find(job.task)
         if spec is None:
-            return verdicts.of_unknown_task(job)
+            seconds = verdicts.pause_of_unknown_task(job)
+            self._events.emit(TaskUnknown(job=job, seconds=seconds))
+            return verdicts.of_unknown_task(job, seconds)
         # Before the payload is looked at: restoring it may run code of the user's, too.
         if self._isolation is not None and self._isolation.wants(attempt, spec):
             return self._run_isolated(self._isolation, attempt, spec)

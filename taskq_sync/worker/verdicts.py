@@ -19,7 +19,8 @@ does not fit the payload                     release for 60 s in the first minut
                                              good `invalid_payload`
 ===========================================  ====================================================
 
-Every function here is pure, except that writing a result as JSON may run code of the user's.
+Every function here is pure, except that writing a result as JSON may run code of the user's, and that a pause has
+jitter.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ NO_CHILD_PAUSE = timedelta(seconds=30)
 
 #: The pause of a job whose handler a stopping worker could not wait for.
 SHUTDOWN_PAUSE = timedelta(seconds=5)
+
+#: The cause of a release by which the attempt leaves no trace; the schema knows it, too.
+_NOT_STARTED = "not_started"
 
 
 def of_value(attempt: LiveAttempt, spec: TaskSpec, value: object) -> Verdict:
@@ -83,10 +87,14 @@ def of_exception(
     )
 
 
-def of_unknown_task(job: ClaimedJob) -> Verdict:
-    """Return the verdict for a job whose task is not registered here; another worker may know it."""
+def pause_of_unknown_task(job: ClaimedJob) -> float:
+    """Return for how many seconds a job is released whose task is not registered here: longer each time."""
     claims_without_failure = job.attempt_count - job.failure_count
-    seconds = pause(claims_without_failure, base=UNKNOWN_TASK_PAUSE, cap=UNKNOWN_TASK_PAUSE_CAP)
+    return pause(claims_without_failure, base=UNKNOWN_TASK_PAUSE, cap=UNKNOWN_TASK_PAUSE_CAP)
+
+
+def of_unknown_task(job: ClaimedJob, seconds: float) -> Verdict:
+    """Return the verdict for a job whose task is not registered here; another worker may know it."""
     return Verdict.release(
         job.job_id, job.attempt_id, delay=timedelta(seconds=seconds), cause=f"unknown_task: {job.task}"
     )
@@ -130,7 +138,12 @@ def cancelled(job: ClaimedJob) -> Verdict:
 
 def not_started(job: ClaimedJob) -> Verdict:
     """Return the verdict that hands a job back as if it had never been claimed."""
-    return Verdict.release(job.job_id, job.attempt_id, cause="not_started")
+    return Verdict.release(job.job_id, job.attempt_id, cause=_NOT_STARTED)
+
+
+def is_not_started(verdict: Verdict) -> bool:
+    """Return whether *verdict* is one of `not_started`."""
+    return verdict.verb == "release" and verdict.members.get("cause") == f'"{_NOT_STARTED}"'
 
 
 def given_up(attempt: LiveAttempt) -> Verdict:

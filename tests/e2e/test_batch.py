@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ def until(ctx: JobContext, file: str) -> None:
     while not Path(file).exists():
         time.sleep(0.005)
 """
+
+HOUR = timedelta(hours=1)
 
 BURST = ("worker", "--app", "app:tq", "--burst")
 
@@ -68,11 +71,11 @@ def test_says_more_when_it_is_asked_to(taskq: CommandLine) -> None:
 def test_a_failure_is_told_and_costs_the_exit_code_where_that_is_wanted(
     taskq: CommandLine, sql: Contract
 ) -> None:
-    sql.new_job(task="fails")
+    sql.new_job(task="fails", backoff=HOUR)
     done = taskq.run(*BURST, "--fail-on-error")
     assert (done.code, done.out) == (4, "")
     assert "what is wrong" in done.err
-    sql.new_job(task="fails")
+    sql.new_job(task="fails", backoff=HOUR)
     assert taskq.run(*BURST).code == 0
     sql.new_job(task="noop")
     assert taskq.run(*BURST, "--fail-on-error").code == 0
@@ -80,7 +83,7 @@ def test_a_failure_is_told_and_costs_the_exit_code_where_that_is_wanted(
 
 def test_json_is_one_object_and_all_that_is_printed(taskq: CommandLine, sql: Contract) -> None:
     for task in ("noop", "noop", "fails"):
-        sql.new_job(task=task)
+        sql.new_job(task=task, backoff=HOUR)
     done = taskq.run(*BURST, "--json", "--fail-on-error", "--worker-id", "nightly-1")
     summary = json.loads(done.out)
     assert summary.pop("seconds") > 0

@@ -56,7 +56,7 @@ def test_json(taskq: CommandLine, sql: Contract) -> None:
         sql.new_job(task="isolated", payload={"number": 1}): "isolated",
     }
     failing = sql.new_job(task="fail", max_attempts=1)
-    done = taskq.run("worker", "--app", "app:tq", "--burst", "--log-format", "json")
+    done = taskq.run("worker", "--app", "app:tq", "--burst", "--log-level", "info", "--log-format", "json")
     assert done.code == 0, done.err
     lines: list[dict[str, Any]] = [json.loads(line) for line in done.err.splitlines()]
     for line in lines:
@@ -80,7 +80,7 @@ def test_text(taskq: CommandLine, sql: Contract) -> None:
         sql.new_job(task="here", payload={"number": 1}),
         sql.new_job(task="isolated", payload={"number": 2}),
     ]
-    done = taskq.run("worker", "--app", "app:tq", "--burst")
+    done = taskq.run("worker", "--app", "app:tq", "--burst", "--log-level", "info")
     assert done.code == 0, done.err
     assert re.search(
         rf"^[-\d]+ [:,\d]+ INFO    shop \[job {jobs[0]} here attempt 1\] hello from 1$",
@@ -92,7 +92,7 @@ def test_text(taskq: CommandLine, sql: Contract) -> None:
 
 
 def test_a_start_hook_that_raises_is_a_clear_message_and_code_1(taskq: CommandLine, sql: Contract) -> None:
-    done = taskq.run("worker", "--app", "app:tq", "--burst", "--worker-id", "broken", "--log-format", "json")
+    done = taskq.run("worker", "--app", "app:tq", "--burst", "--log-level", "info", "--worker-id", "broken", "--log-format", "json")
     assert done.code == 1
     [said] = [line for line in map(json.loads, done.err.splitlines()) if line["level"] == "CRITICAL"]
     assert said["message"] == (

@@ -92,7 +92,7 @@ def test_text(taskq: CommandLine, sql: Contract) -> None:
 
 
 def test_a_start_hook_that_raises_is_a_clear_message_and_code_1(taskq: CommandLine, sql: Contract) -> None:
-    done = taskq.run("worker", "--app", "app:tq", "--burst", "--log-level", "info", "--worker-id", "broken", "--log-format", "json")
+    done = taskq.run("worker", "--app", "app:tq", "--burst", "--worker-id", "broken", "--log-format", "json")
     assert done.code == 1
     [said] = [line for line in map(json.loads, done.err.splitlines()) if line["level"] == "CRITICAL"]
     assert said["message"] == (

@@ -8,56 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from enum import Enum
-from functools import lru_cache
-
-from attrs import frozen
 
 from taskq_sync.clock import monotonic
 from taskq_sync.model import ClaimedJob
+from taskq_sync.worker.lease import Leased, terms_of
 from taskq_sync.worker.threads import Event, Lock
-
-#: The beat of a long lease, in seconds; a shorter lease is beaten three times in its length.
-LONGEST_BEAT = 30.0
-
-#: What is taken off a lease for the local deadline: a share of it, and at least so many seconds.
-MARGIN_SHARE = 0.1
-MARGIN_FLOOR = 0.05
-
-
-def beat_of(lease: float, configured: float | None = None) -> float:
-    """Return the seconds between two beats for a lease of so many seconds.
-
-    A *configured* beat counts where it is below half of the lease; above that one late beat would cost the
-    lease.
-    """
-    if configured is not None and configured < lease / 2:
-        return configured
-    return min(lease / 3, LONGEST_BEAT)
-
-
-@frozen
-class Terms:
-    """What a lease means for its holder, in seconds; computed once for each length."""
-
-    lease: float
-    """How long the database waits."""
-
-    beat: float
-    """How long the holder waits before it renews."""
-
-    trusted: float
-    """How long after the sending of the call that granted or renewed it the holder relies on it. The database counts
-    from a moment later, so its lease ends later in any case."""
-
-
-@lru_cache(maxsize=1024)
-def terms_of(lease: timedelta, configured_beat: float | None = None) -> Terms:
-    """Return the terms of a *lease*."""
-    seconds = lease.total_seconds()
-    margin = max(seconds * MARGIN_SHARE, MARGIN_FLOOR)
-    return Terms(seconds, beat_of(seconds, configured_beat), seconds - margin)
 
 
 class Stage(Enum):
@@ -69,7 +25,7 @@ class Stage(Enum):
     ENDED = "ended"  # nothing more happens here; its verdict is on the way or known
 
 
-class LiveAttempt:
+class LiveAttempt(Leased):
     """One claim of one job.
 
     Written by several threads without a lock: each field has one writer at a time, and a reader that sees the
@@ -80,6 +36,7 @@ class LiveAttempt:
     ====================  ==========================================  ==========================
     deadline              the claimer, then the heartbeat             its handler, the heartbeat
     beat_at               the claimer, the heartbeat, its handler     the heartbeat
+    heard_at              the claimer, the heartbeat                  the housekeeper
     cancel_requested      the heartbeat                               its handler
     lost                  the heartbeat, its own transaction          its handler, its slot
     commit_unknown        its own transaction                         its slot, the settler
@@ -96,29 +53,24 @@ class LiveAttempt:
 
     __slots__ = (
         "_turn",
-        "beat_at",
         "cancel_requested",
         "checkpoint",
         "commit_unknown",
-        "deadline",
         "doubt_told",
-        "fence",
         "flush",
         "given_up",
+        "heard_at",
         "job",
         "lost",
         "stage",
         "started_at",
         "stored_checkpoint",
-        "terms",
         "transaction_used",
     )
 
     def __init__(self, job: ClaimedJob, *, sent_at: float, beat: float | None = None) -> None:
         """Hold *job*, claimed by a call sent at the monotonic instant *sent_at*; *beat* if configured."""
         self.job = job
-        self.fence = job.attempt_id
-        self.terms = terms_of(job.lease, beat)
         self.stage = Stage.WAITING
         self.started_at = 0.0
         self.cancel_requested = False
@@ -129,8 +81,9 @@ class LiveAttempt:
         self.checkpoint: str | None = None
         self.stored_checkpoint: str | None = None
         self.flush: Event | None = None
+        self.heard_at = sent_at
         self._turn = Lock()
-        self.renewed(sent_at)
+        super().__init__(job.job_id, job.attempt_id, terms_of(job.lease, beat), sent_at=sent_at)
 
     def take(self, stage: Stage = Stage.RUNNING) -> bool:
         """Put the attempt into *stage* and return True, unless somebody was quicker.
@@ -145,8 +98,7 @@ class LiveAttempt:
 
     def renewed(self, sent_at: float) -> None:
         """Count the lease from *sent_at*, when the call that renewed it was sent."""
-        self.deadline = sent_at + self.terms.trusted
-        self.beat_at = sent_at + self.terms.beat
+        super().renewed(sent_at)
         self.doubt_told = False
 
     @property
@@ -208,6 +160,14 @@ class Attempts:
         with self._lock:
             for fence in fences:
                 self._held.pop(fence, None)
+
+    def unheard(self) -> bool:
+        """Whether the lease of an attempt may be over, and no beat since then has brought word of it."""
+        now = monotonic()
+        return any(
+            each.heard_at < each.deadline <= now and not each.lost and each.beat_at < math.inf
+            for each in self.held()
+        )
 
     def held(self) -> list[LiveAttempt]:
         """Return all attempts, oldest first."""

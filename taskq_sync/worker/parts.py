@@ -13,6 +13,8 @@ from taskq_sync.worker import claimer as claiming
 from taskq_sync.worker import singleton as singletons
 from taskq_sync.worker import time_limits
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
+from taskq_sync.worker.beat_answers import BeatAnswers
+from taskq_sync.worker.beat_call import BeatCall
 from taskq_sync.worker.children import Children
 from taskq_sync.worker.claimer import Claimer
 from taskq_sync.worker.config import WorkerConfig
@@ -149,11 +151,9 @@ def make_parts(
     )
     heartbeat = Heartbeat(
         name=name("heartbeat"),
-        worker_id=config.worker_id,
-        link=link("heartbeat"),
-        jobs=jobs,
+        call=BeatCall(link("heartbeat"), jobs, config.worker_id),
         attempts=attempts,
-        events=events,
+        answers=BeatAnswers(attempts, events),
         ended=ended,
     )
     housekeeper = Housekeeper(
@@ -161,6 +161,7 @@ def make_parts(
         config=config,
         link=Link("housekeeper", partial(database.connect, name("housekeeper")), None),
         jobs=jobs,
+        attempts=attempts,
         presence=presence,
         events=events,
         ended=ended,

@@ -13,6 +13,8 @@ from kit.waiting import PATIENCE
 from taskq_sync.clock import monotonic
 from taskq_sync.model import Beat
 from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
+from taskq_sync.worker.beat_answers import BeatAnswers
+from taskq_sync.worker.beat_call import BeatCall
 from taskq_sync.worker.events import Events, LeaseWasLost
 from taskq_sync.worker.heartbeat import Heartbeat
 from taskq_sync.worker.link import Link
@@ -55,11 +57,9 @@ class Bench:
         self.ended: list[BaseException | None] = []
         self.heartbeat = Heartbeat(
             name="test-heartbeat",
-            worker_id="w",
-            link=CannedLink(),
-            jobs=cast(Any, self.jobs),
+            call=BeatCall(CannedLink(), cast(Any, self.jobs), "w"),
             attempts=self.attempts,
-            events=events,
+            answers=BeatAnswers(self.attempts, events),
             ended=lambda name, error: self.ended.append(error),
         )
 

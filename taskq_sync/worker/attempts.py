@@ -7,13 +7,19 @@ so that nobody else takes the job.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import Protocol
 
-from taskq_sync.clock import monotonic
+from taskq_sync.clock import Deadline, monotonic
 from taskq_sync.model import ClaimedJob
 from taskq_sync.worker.lease import Leased, terms_of
 from taskq_sync.worker.threads import Event, Lock
+
+#: How long a handler waits for news of a lease that may be over, and how often it looks, in seconds.
+NEWS_PATIENCE = 6.0
+NEWS_LOOK = 0.01
 
 
 class Stage(Enum):
@@ -36,6 +42,7 @@ class LiveAttempt(Leased):
     ====================  ==========================================  ==========================
     deadline              the claimer, then the heartbeat             its handler, the heartbeat
     beat_at               the claimer, the heartbeat, its handler     the heartbeat
+    beaten_until          its slot                                    the heartbeat
     heard_at              the claimer, the heartbeat                  the housekeeper
     cancel_requested      the heartbeat                               its handler
     lost                  the heartbeat, its own transaction          its handler, its slot
@@ -53,6 +60,7 @@ class LiveAttempt(Leased):
 
     __slots__ = (
         "_turn",
+        "beaten_until",
         "cancel_requested",
         "checkpoint",
         "commit_unknown",
@@ -82,6 +90,7 @@ class LiveAttempt(Leased):
         self.stored_checkpoint: str | None = None
         self.flush: Event | None = None
         self.heard_at = sent_at
+        self.beaten_until = math.inf
         self._turn = Lock()
         super().__init__(job.job_id, job.attempt_id, terms_of(job.lease, beat), sent_at=sent_at)
 
@@ -122,6 +131,22 @@ class LiveAttempt(Leased):
         return job.concurrency_key is not None or job.suspect or job.last_attempt
 
 
+class Onlooker(Protocol):
+    """Who must know what is held before any handler can keep the interpreter to itself.
+
+    Called by the thread that changes the registry, after the change, without a lock.
+    """
+
+    def hold(self, attempts: Sequence[LiveAttempt]) -> None:
+        """These are held from now on."""
+
+    def drop(self, fences: Sequence[int]) -> None:
+        """These are held no longer."""
+
+    def limit(self, attempt: LiveAttempt) -> None:
+        """Its `beaten_until` has changed."""
+
+
 class Attempts:
     """The registry: fence -> attempt.
 
@@ -136,6 +161,13 @@ class Attempts:
         self._held: dict[int, LiveAttempt] = {}
         self._next_beat = math.inf
         self.beat_wanted = Event()
+        self._onlooker: Onlooker | None = None
+        self._grace = 0.0
+
+    def show(self, onlooker: Onlooker, *, grace: float) -> None:
+        """Tell *onlooker* of every change; to be called before the worker starts. *grace* is in seconds."""
+        self._onlooker = onlooker
+        self._grace = grace
 
     def __len__(self) -> int:
         return len(self._held)
@@ -150,6 +182,32 @@ class Attempts:
                 self._next_beat = earliest
         if sooner:
             self.beat_wanted.set()
+        if self._onlooker is not None:
+            self._onlooker.hold(attempts)
+
+    def limit(self, attempt: LiveAttempt, at: float) -> None:
+        """The time of *attempt* is up at this monotonic instant; `math.inf` = never.
+
+        Where somebody looks on, it is beaten until a grace later and no longer.
+        """
+        until = at + self._grace
+        if self._onlooker is not None and attempt.beaten_until != until:
+            attempt.beaten_until = until
+            self._onlooker.limit(attempt)
+            self.beat_wanted.set()
+
+    def in_doubt(self, attempt: LiveAttempt) -> bool:
+        """Whether the lease of *attempt* may have run out; to be asked by its handler.
+
+        A handler that has kept the interpreter to itself is the first to go on: what came meanwhile is not read yet.
+        Where another process beats, wait a little for its news.
+        """
+        if self._onlooker is not None and attempt.doubtful:
+            self.beat_wanted.set()
+            patience = Deadline.after(NEWS_PATIENCE)
+            while attempt.doubtful and not (attempt.lost or attempt.doubt_told or patience.expired):
+                time.sleep(NEWS_LOOK)
+        return attempt.doubtful
 
     def get(self, fence: int) -> LiveAttempt | None:
         """Return the attempt with this *fence* if it is held."""
@@ -157,9 +215,12 @@ class Attempts:
 
     def remove(self, fences: Iterable[int]) -> None:
         """Hold these no longer; unknown ones are ignored."""
+        fences = list(fences)
         with self._lock:
             for fence in fences:
                 self._held.pop(fence, None)
+        if self._onlooker is not None:
+            self._onlooker.drop(fences)
 
     def unheard(self) -> bool:
         """Whether the lease of an attempt may be over, and no beat since then has brought word of it."""
@@ -179,6 +240,9 @@ class Attempts:
 
         Until the next call, whoever adds an attempt that needs an earlier one sets `beat_wanted`.
         """
+        now = monotonic()
         with self._lock:
-            self._next_beat = min((each.beat_at for each in self._held.values()), default=math.inf)
+            self._next_beat = min(
+                (each.beat_at for each in self._held.values() if now < each.beaten_until), default=math.inf
+            )
             return self._next_beat

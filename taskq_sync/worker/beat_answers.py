@@ -42,14 +42,18 @@ class BeatAnswers:
         if flush is not None and (attempt.lost or attempt.unsent_checkpoint is None):
             flush.set()
 
-    def tell_doubtful(self, now: float) -> float:
-        """Report the attempts whose deadline has passed; return the instant of the next deadline."""
+    def tell_doubtful(self, now: float, *, certain: bool = True) -> float:
+        """Report the attempts whose deadline has passed; return the instant of the next deadline.
+
+        Unless that is *certain*, another process may have renewed them: then only those that it beats no more.
+        """
         following = math.inf
         for attempt in self._attempts.held():
             if attempt.doubt_told or attempt.lost:
                 continue
-            if attempt.deadline > now:
-                following = min(following, attempt.deadline)
+            at = attempt.deadline if certain else max(attempt.deadline, attempt.beaten_until)
+            if at > now:
+                following = min(following, at)
             else:
                 attempt.doubt_told = True
                 self._events.emit(LeaseDoubtful(job=attempt.job))

@@ -17,6 +17,7 @@ from taskq_sync.worker.beat_answers import BeatAnswers
 from taskq_sync.worker.beat_call import BeatCall
 from taskq_sync.worker.events import Events, LeaseWasLost
 from taskq_sync.worker.heartbeat import Heartbeat
+from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.link import Link
 
 
@@ -60,6 +61,8 @@ class Bench:
             call=BeatCall(CannedLink(), cast(Any, self.jobs), "w"),
             attempts=self.attempts,
             answers=BeatAnswers(self.attempts, events),
+            events=events,
+            lifecycle=Lifecycle(events),
             ended=lambda name, error: self.ended.append(error),
         )
 

@@ -194,7 +194,8 @@ class Attempts:
         if self._onlooker is not None and attempt.beaten_until != until:
             attempt.beaten_until = until
             self._onlooker.limit(attempt)
-            self.beat_wanted.set()
+            if until == math.inf:  # its beat may have been due for some time
+                self.beat_wanted.set()
 
     def in_doubt(self, attempt: LiveAttempt) -> bool:
         """Whether the lease of *attempt* may have run out; to be asked by its handler.

@@ -202,6 +202,7 @@ class BeatProcess:
         try:
             child.channel.send(message)
         except ChannelClosed:
-            self._unwanted = "the child process took nothing any more, and was killed"
+            if child is self._child:
+                self._unwanted = "the child process took nothing any more, and was killed"
             return False
         return True

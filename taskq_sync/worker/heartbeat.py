@@ -197,9 +197,11 @@ class Heartbeat:
             self._heard_well()
             self._call.close()
             self._lifecycle.recover(PART)
-            for each in message["answers"]:
-                self._apply(answer_of(each))
+            answers = [answer_of(each) for each in message["answers"]]
+            for each in answers:
+                self._apply(each)
             if message["asked"]:
+                self._tell_again(process, {each.beat.attempt_id for each in answers})
                 self._answers.tell_doubtful(monotonic())
         elif "failed" in message:
             process.note()
@@ -223,3 +225,17 @@ class Heartbeat:
         # The same text, if there is no newer one by now: what is stored is known by identity.
         checkpoint = attempt.checkpoint if attempt.checkpoint == answer.checkpoint else None
         self._answers.apply(attempt, answer.beat, answer.sent_at, checkpoint)
+
+    def _tell_again(self, process: BeatProcess, answered: set[int]) -> None:
+        """What is due and was not answered the child does not know: tell it, and do not ask for it all the time."""
+        now = monotonic()
+        unknown = [
+            attempt
+            for attempt in self._attempts.held()
+            if attempt.beat_at <= now < attempt.beaten_until
+            and attempt.fence not in answered
+            and not attempt.lost
+        ]
+        for attempt in unknown:
+            attempt.found_busy(now)
+        process.hold(unknown)

@@ -86,6 +86,26 @@ def test_busy_loops_in_python_do_not_starve_the_beat(lab: Lab) -> None:
     assert not busy.lines("lease of .* (is in doubt|was lost)")
 
 
+def test_busy_loops_in_python_delay_no_beat_beyond_half_of_the_lease(lab: Lab) -> None:
+    # B03
+    lease = 12.0
+    lab.worker(slots=16, lease=lease)
+    jobs = lab.enqueue_many(16, "spin", {"seconds": lab.span(40, short=10)})
+    lab.wait_for_starts(*jobs)
+    left: list[float] = []
+
+    def ended() -> bool:
+        shortest = lab.sql.value(
+            "select extract(epoch from min(lease_expires_at) - taskq.clock())::float8 from taskq.running"
+        )
+        left.extend([] if shortest is None else [shortest])
+        return shortest is None
+
+    lab.until(ended, "the jobs end", timeout=60)
+    assert min(left) > lease / 2
+    assert max(left[len(left) // 2 :]) > lease - 2  # there were beats
+
+
 def test_call_in_c_that_keeps_the_interpreter_costs_the_lease_and_never_the_job(lab: Lab) -> None:
     # B03; alone on this machine each takes two leases or more
     for kind, size in (("sum", 12 * 10**7), ("regex", 27))[: lab.count(2, short=1)]:

@@ -269,6 +269,17 @@ def test_nothing_is_beaten_while_the_main_thread_gives_no_sign(
     let_through(sql, gate, job_id)
 
 
+def test_a_child_that_does_not_know_an_attempt_is_told_again(
+    beaten: Callable[..., tuple[WorkerThread, int]], sql: Contract, gate: Gate
+) -> None:
+    worker, job_id = beaten(LEASE)
+    process = worker.worker._parts.heartbeat._process
+    assert process is not None
+    process.drop([sql.job(job_id)["current_attempt_id"]])
+    wait_for_beat(sql, job_id)
+    let_through(sql, gate, job_id)
+
+
 def test_no_password_is_in_the_command_line_of_the_child(
     beaten: Callable[..., tuple[WorkerThread, int]], tq: TaskQ
 ) -> None:

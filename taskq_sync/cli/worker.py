@@ -78,6 +78,17 @@ _LEVELS = ("debug", "info", "warning", "error")
     help="A child process for isolated tasks is replaced after so many jobs. Default: 100.",
 )
 @click.option(
+    "--heartbeat",
+    type=click.Choice(("thread", "process")),
+    help="Who sends the heartbeats; a process also does while a handler's call in C keeps the interpreter to itself. "
+    "Default: thread.",
+)
+@click.option(
+    "--stall-limit",
+    type=duration,
+    help="How long the worker may seem stuck before its heartbeat process lets go of its jobs. Default: 10m.",
+)
+@click.option(
     "--worker-id", metavar="NAME", help="Who this is; must be new for each start. Default: made up."
 )
 @click.option(

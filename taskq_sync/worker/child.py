@@ -9,12 +9,8 @@ or is gone.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import signal
-import socket
 import sys
-from types import FrameType
 from typing import Any, NoReturn
 
 from taskq_sync import logs
@@ -27,24 +23,20 @@ from taskq_sync.worker.attempts import Attempts, LiveAttempt
 from taskq_sync.worker.channel import Channel, ChannelClosed
 from taskq_sync.worker.child_attempt import ChildAttempt, FlushWish
 from taskq_sync.worker.child_runner import ChildRunner
+from taskq_sync.worker.child_start import begin
 from taskq_sync.worker.events import Events
 from taskq_sync.worker.failures import describe
 from taskq_sync.worker.hooks import start_worker, stop_worker
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.messages import job_of, verdict_to_plain
 from taskq_sync.worker.pauses import Pauses
-from taskq_sync.worker.signals import STOP_SIGNALS
 from taskq_sync.worker.threads import Service, SimpleQueue, service_name
 from taskq_sync.worker.transaction import Transactions
 
 
 def main(channel_descriptor: int, lifeline: int, worker_id: str, application: dict[str, Any]) -> NoReturn:
     """Run jobs until the worker closes the channel, then end the process."""
-    _die_with(lifeline)
-    for number in STOP_SIGNALS:
-        # Not SIG_IGN: that would be inherited by the programs that handlers start.
-        signal.signal(number, _ignore)
-    channel = Channel(socket.socket(fileno=channel_descriptor))
+    channel = begin(channel_descriptor, lifeline)
     try:
         found = Application(**application)
         if found.log_level is not None:
@@ -66,21 +58,6 @@ def main(channel_descriptor: int, lifeline: int, worker_id: str, application: di
     stop_worker(tq.registry.hooks, process, events)
     channel.close()
     sys.exit(0)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None: ...
-
-
-def _die_with(lifeline: int) -> None:
-    """Have the kernel kill this process as soon as nobody holds the other end of the pipe *lifeline*.
-
-    The reader of the channel would notice too, but not while a handler keeps the interpreter to itself.
-    """
-    os.set_inheritable(lifeline, False)
-    if sys.platform == "linux":
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 class Child:

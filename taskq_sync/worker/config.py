@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import attrs
 from attrs import field, frozen
@@ -73,6 +73,14 @@ def _lasting(low: float) -> Callable[[object, attrs.Attribute[Any], float | None
     return check
 
 
+def _one_of(*words: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value not in words:
+            raise ConfigError(f"{attribute.name} must be {' or '.join(words)}, it is {value!r}")
+
+    return check
+
+
 @frozen(kw_only=True)
 class WorkerConfig:
     """The options of one worker. Durations are seconds or timedelta and are kept in seconds.
@@ -129,6 +137,12 @@ class WorkerConfig:
 
     isolated_max_jobs: int = field(default=100, validator=_whole(1))
     """After so many jobs a child process is replaced."""
+
+    heartbeat: Literal["thread", "process"] = field(default="thread", validator=_one_of("thread", "process"))
+    """Who sends the beats: a thread of the worker, or a child process, which no handler can keep from it."""
+
+    stall_limit: float = field(default=600.0, converter=_seconds, validator=_lasting(1.0))
+    """With a heartbeat by process: when the main thread has given no sign for so many seconds, nothing is beaten."""
 
     burst: bool = False
     """Run what is due, then end, instead of waiting for more."""
@@ -195,6 +209,8 @@ class WorkerOptions(TypedDict, total=False):
     stop_grace: float | timedelta
     max_stuck: int | None
     isolated_max_jobs: int
+    heartbeat: Literal["thread", "process"]
+    stall_limit: float | timedelta
     burst: bool
     max_jobs: int | None
     max_seconds: float | timedelta | None

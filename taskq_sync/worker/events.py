@@ -195,6 +195,23 @@ class LeaseWasLost(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class BeatProcessEnded(WorkerEvent):
+    """The child process that sends the beats is gone, or did not start, for *reason*.
+
+    Another one is started; until then the worker beats itself.
+    """
+
+    reason: str
+
+
+@frozen(kw_only=True)
+class BeatsWithheld(WorkerEvent):
+    """The main thread of the worker has given no sign for *seconds*: no attempt is beaten until it does again."""
+
+    seconds: float
+
+
+@frozen(kw_only=True)
 class CancelDelivered(WorkerEvent):
     """Somebody asked to cancel the job; its handler is told now."""
 

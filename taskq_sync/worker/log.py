@@ -43,6 +43,8 @@ def observe(events: Events) -> None:
     events.subscribe(of.CheckpointRefused, _checkpoint_refused)
     events.subscribe(of.LeaseDoubtful, _doubtful)
     events.subscribe(of.LeaseWasLost, _lost)
+    events.subscribe(of.BeatProcessEnded, _beat_process_ended)
+    events.subscribe(of.BeatsWithheld, _beats_withheld)
     events.subscribe(of.CancelDelivered, _cancel_delivered)
     events.subscribe(of.SingletonTaken, _singleton_taken)
     events.subscribe(of.SingletonLost, _singleton_lost)
@@ -196,6 +198,17 @@ def _doubtful(event: of.LeaseDoubtful) -> None:
 def _lost(event: of.LeaseWasLost) -> None:
     logger.warning(
         "the lease of %s was lost: its verdict will not count", _name(event.job), extra=_fields(event.job)
+    )
+
+
+def _beat_process_ended(event: of.BeatProcessEnded) -> None:
+    logger.error("the heartbeat process is gone: %s; another one is started", event.reason.rstrip())
+
+
+def _beats_withheld(event: of.BeatsWithheld) -> None:
+    logger.critical(
+        "the main thread has given no sign for %g s, so no heartbeats are sent: the jobs are left to their leases",
+        event.seconds,
     )
 
 

@@ -13,6 +13,9 @@ from taskq_sync.worker import claimer as claiming
 from taskq_sync.worker import singleton as singletons
 from taskq_sync.worker import time_limits
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
+from taskq_sync.worker.beat_answers import BeatAnswers
+from taskq_sync.worker.beat_call import BeatCall
+from taskq_sync.worker.beat_process import BeatProcess
 from taskq_sync.worker.children import Children
 from taskq_sync.worker.claimer import Claimer
 from taskq_sync.worker.config import WorkerConfig
@@ -149,18 +152,20 @@ def make_parts(
     )
     heartbeat = Heartbeat(
         name=name("heartbeat"),
-        worker_id=config.worker_id,
-        link=link("heartbeat"),
-        jobs=jobs,
+        call=BeatCall(link("heartbeat"), jobs, config.worker_id),
         attempts=attempts,
+        answers=BeatAnswers(attempts, events),
         events=events,
+        lifecycle=lifecycle,
         ended=ended,
+        process=_make_beat_process(tq, config, attempts, lifecycle, events, ended),
     )
     housekeeper = Housekeeper(
         name=name("housekeeper"),
         config=config,
         link=Link("housekeeper", partial(database.connect, name("housekeeper")), None),
         jobs=jobs,
+        attempts=attempts,
         presence=presence,
         events=events,
         ended=ended,
@@ -199,6 +204,31 @@ def _make_singleton(
         events=events,
         ended=ended,
     )
+
+
+def _make_beat_process(
+    tq: TaskQ,
+    config: WorkerConfig,
+    attempts: Attempts,
+    lifecycle: Lifecycle,
+    events: Events,
+    ended: Callable[[str, BaseException | None], None],
+) -> BeatProcess | None:
+    """Return what keeps the child process that beats, and is told of attempts and signs; None with a thread."""
+    if config.heartbeat == "thread":
+        return None
+    made = BeatProcess(
+        name=service_name(config.worker_id, "heartbeat-process"),
+        worker_id=config.worker_id,
+        database=tq.database.config,
+        stall_limit=config.stall_limit,
+        attempts=attempts,
+        events=events,
+        ended=ended,
+    )
+    attempts.show(made, grace=config.stop_grace)
+    lifecycle.sign(made.sign)
+    return made
 
 
 def _make_listener(

@@ -7,6 +7,7 @@ it), a verdict comes out, and the slot goes on with the next job.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -89,6 +90,7 @@ class Runner:
         if verdict is None:
             self._attempts.remove([attempt.fence])
         else:
+            self._attempts.limit(attempt, math.inf)
             self._settle(attempt, verdict)
         if self._events.wanted(JobEnded):
             seconds = monotonic() - attempt.started_at
@@ -135,6 +137,7 @@ class Runner:
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(job=attempt.job))
         context = self._context(attempt, spec)
+        self._attempts.limit(attempt, context.deadline.at)
         guard = None if self._limits is None else self._limits.watch(attempt, spec, context.deadline)
         if self._hooks.of_jobs:
             return self._run_with_hooks(attempt, spec, arguments, context, guard)

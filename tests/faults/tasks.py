@@ -60,12 +60,15 @@ def spin(ctx: JobContext, seconds: float) -> None:
 
 @tq.task(queue="q", name="hold_gil")
 def hold_gil(ctx: JobContext, kind: str, size: int) -> None:
-    """Keep the interpreter in one call of C code that gives nobody else a turn."""
+    """Keep the interpreter in one call of C code that gives nobody else a turn; sleep in the first attempt only."""
     with recorded(ctx):
         if kind == "regex":
             re.match(r"(a+)+$", "a" * size + "b")
-        else:
+        elif kind == "sum":
             sum(range(size))
+        elif ctx.attempt == 1:
+            ctypes.PyDLL(None).sleep(size)
+            ctx.raise_if_cancelled()
 
 
 @tq.task(queue="q", name="die", max_attempts=3, backoff=0)

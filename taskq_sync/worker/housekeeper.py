@@ -20,6 +20,7 @@ from taskq_sync.worker.config import DEFAULT_LEASE, WorkerConfig
 from taskq_sync.worker.events import ChoreFailing, Events, Housekept
 from taskq_sync.worker.link import Link
 from taskq_sync.worker.presence import Presence
+from taskq_sync.worker.recycling import Recycling
 from taskq_sync.worker.threads import Event, Service
 
 #: Rows that one pass handles; a pass that was full is followed by another at once.
@@ -51,12 +52,14 @@ class Housekeeper:
         link: Link,
         jobs: Jobs,
         presence: Presence,
+        recycling: Recycling,
         events: Events,
         ended: Callable[[str, BaseException | None], None],
     ) -> None:
         self._link = link
         self._jobs = jobs
         self._presence = presence
+        self._recycling = recycling
         self._events = events
         # After an outage the owners come first: whoever is alive beats once before anybody takes back.
         self._grace = config.beat or beat_of(config.lease or DEFAULT_LEASE)
@@ -106,6 +109,7 @@ class Housekeeper:
             self._link.close()
 
     def _run_once(self) -> None:
+        self._recycling.look()  # also while the database is away
         for chore in self._chores:
             if not self._ending and chore.due_at <= monotonic():
                 self._perform(chore)

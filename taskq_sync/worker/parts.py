@@ -25,6 +25,7 @@ from taskq_sync.worker.link import Link
 from taskq_sync.worker.listener import NotificationListener
 from taskq_sync.worker.pauses import Pauses
 from taskq_sync.worker.presence import Presence
+from taskq_sync.worker.recycling import Recycling
 from taskq_sync.worker.runner import Runner
 from taskq_sync.worker.settler import Settler
 from taskq_sync.worker.singleton import Singleton
@@ -162,6 +163,7 @@ def make_parts(
         link=Link("housekeeper", partial(database.connect, name("housekeeper")), None),
         jobs=jobs,
         presence=presence,
+        recycling=Recycling(config, lifecycle, events),
         events=events,
         ended=ended,
     )

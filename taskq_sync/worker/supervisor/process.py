@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -86,8 +85,11 @@ class SupervisedProcess:
 
     def stop(self) -> None:
         """Ask it to stop softly; asked again, it no longer waits for its handlers."""
-        with contextlib.suppress(ProcessLookupError):
-            self._popen.send_signal(signal.SIGTERM)
+        self._popen.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it now."""
+        self._popen.kill()
 
     def close(self) -> None:
         """Let go of what is left of a process that has ended."""

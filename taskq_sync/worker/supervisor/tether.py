@@ -29,8 +29,10 @@ class Tether:
         """While the block lasts the worker is prepared: what it raises of ours, another process would raise too."""
         try:
             yield
-        except TaskQError:
-            self._tell({"refused": True})
+        except BaseException as error:
+            if isinstance(error, TaskQError):
+                self._tell({"refused": True})
+            self._channel.close()
             raise
 
     def run(self, worker: Worker) -> int:

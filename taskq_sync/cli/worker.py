@@ -24,6 +24,8 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 MAX_PROCESSES = 256
 
+_OF_ONE_PROCESS = {"worker_id": "--worker-id", "singleton": "--singleton"}
+
 
 class _WorkerCommand(click.Command):
     """Keeps the words it was called with, for the processes of a supervisor."""
@@ -181,10 +183,9 @@ def _needs_supervisor(processes: int, options: dict[str, Any]) -> bool:
 
 
 def _supervise(arguments: tuple[str, ...], processes: int, options: dict[str, Any]) -> int:
-    if options["worker_id"] is not None:
-        raise click.UsageError(
-            "--worker-id names one start of one process: with a supervisor each start gets an identity of its own."
-        )
+    for name, option in _OF_ONE_PROCESS.items():
+        if options.get(name) is not None:
+            raise click.UsageError(f"{option} names one process, and a supervisor starts many: leave it out.")
     # The last one counts: a process of the supervisor is one process.
     return Supervisor(
         [*arguments, "--processes", "1"], processes=processes, replaces=not options["burst"]

@@ -249,7 +249,7 @@ def test_what_another_start_would_not_mend_is_said_once_and_ends_it(
 def test_a_worker_id_of_ones_own_is_refused(taskq: CommandLine) -> None:
     done = taskq.run("worker", "--app", "app:tq", "--processes", "2", "--worker-id", "me")
     assert done.code == 2
-    assert "each start gets an identity of its own" in done.err
+    assert "--worker-id names one process" in done.err
 
 
 def test_processes_are_replaced_after_some_jobs_and_nothing_is_lost(

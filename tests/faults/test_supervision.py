@@ -121,7 +121,7 @@ def test_process_that_dies_in_an_outage_is_started_until_the_database_is_back(la
         made.wait_for("-> degraded", times=2)
         for pid in made.children():
             os.kill(pid, signal.SIGKILL)
-        made.wait_for("ended with exit code 69; the next one starts", times=lab.count(8, short=4))
+        made.wait_for("ended with exit code 69; the next one starts", times=lab.count(8, short=2))
         assert made.code is None
     made.wait_for(" serves ", times=4)
     job = lab.enqueue("nap")

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from kit.contract import Contract
 from kit.outage import Outages
+from kit.waiting import eventually
 from kit.workers import Gate, WorkerThread
 from taskq_sync import JobContext, TaskQ
-from taskq_sync.worker.events import WorkerSpent
+from taskq_sync.worker.events import StateChanged, WorkerSpent
 from taskq_sync.worker.memory import resident_memory
 
 Work = Callable[..., WorkerThread]
@@ -47,6 +48,31 @@ def test_a_worker_that_has_grown_waits_for_its_handlers(
     assert sql.job(job)["status"] == "succeeded"
     assert len(worker.of(WorkerSpent)) == 1
     assert "MiB of memory" in worker.of(WorkerSpent)[0].reason
+
+
+def test_the_first_signal_to_a_worker_that_is_ending_anyway_still_waits(
+    tq: TaskQ, work: Work, gate: Gate, sql: Contract
+) -> None:
+    @tq.task(queue="q", name="long")
+    def long(ctx: JobContext) -> None:
+        gate.pass_through(ctx)
+
+    @tq.task(queue="q", name="short")
+    def short() -> None: ...
+
+    worker = work(max_jobs_per_child=1)
+    job = long.enqueue().job_id
+    ctx = gate.wait()
+    short.enqueue()
+    worker.wait_for(StateChanged, lambda event: event.after == "stopping")
+    requests = worker.worker._lifecycle._requests
+    for insistent in (True, False):  # the second is taken when all that follows from the first is done
+        worker.worker.stop(insistent=insistent)
+        eventually(requests.empty, "it has heard")
+    assert not ctx.should_stop
+    gate.open.set()
+    assert worker.join() == 0
+    assert sql.job(job)["status"] == "succeeded"
 
 
 def test_memory_is_measured_while_the_database_is_away(

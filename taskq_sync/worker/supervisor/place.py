@@ -9,10 +9,14 @@ from collections.abc import Callable
 from taskq_sync.backoff import Backoff
 from taskq_sync.clock import monotonic
 from taskq_sync.worker.child_process import describe_exit
+from taskq_sync.worker.shutdown import EXIT_DRAINED, EXIT_FAILED
 from taskq_sync.worker.supervisor.process import SupervisedProcess
-from taskq_sync.worker.worker import EXIT_UNAVAILABLE
+from taskq_sync.worker.worker import EXIT_JOBS_FAILED, EXIT_UNAVAILABLE
 
 logger = logging.getLogger("taskq_sync.supervisor")
+
+#: How a process ends that nothing has happened to.
+ENDED_AS_TOLD = (EXIT_DRAINED, EXIT_JOBS_FAILED)
 
 #: The pause before a process that has died is replaced, in seconds; it doubles from death to death.
 FIRST_PAUSE = 1.0
@@ -100,12 +104,12 @@ class Place:
         if self._stopping:
             # One that the signal has killed before it served had nothing to drain.
             self._leave(what, 0 if served_since is None and code < 0 else code)
-        elif code == 0 and process.spent is not None:
+        elif process.spent is not None and code >= 0 and code != EXIT_FAILED:
             self.failed_starts = 0
             self._backoff.reset()
             self.due_at = monotonic()
             logger.info("process %d %s and is replaced", self.index, what)
-        elif code == 0:
+        elif code in ENDED_AS_TOLD:
             self._leave(what, code)
         else:
             self.code = code

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from taskq_sync.clock import monotonic
 from taskq_sync.worker.config import new_worker_id
 from taskq_sync.worker.shutdown import EXIT_DRAINED, EXIT_FAILED, EXIT_STUCK
-from taskq_sync.worker.supervisor.place import Place
+from taskq_sync.worker.supervisor.place import ENDED_AS_TOLD, Place
 from taskq_sync.worker.supervisor.process import SupervisedProcess
 from taskq_sync.worker.supervisor.wakeups import Wakeups
-from taskq_sync.worker.worker import EXIT_UNAVAILABLE
+from taskq_sync.worker.worker import EXIT_JOBS_FAILED, EXIT_UNAVAILABLE
 
 logger = logging.getLogger("taskq_sync.supervisor")
 
@@ -27,7 +27,7 @@ MAX_FAILED_STARTS = 3
 _LOOK_EVERY = 1.0
 
 #: From bad to worse. An exit code that is not among them, such as that of a program which ends itself, is between.
-_SEVERITY = (EXIT_DRAINED, EXIT_UNAVAILABLE, EXIT_USAGE, EXIT_STUCK)
+_SEVERITY = (EXIT_DRAINED, EXIT_JOBS_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE, EXIT_STUCK)
 
 
 def worst(codes: Iterable[int]) -> int:
@@ -115,7 +115,7 @@ class Supervisor:
             return
         self._proven = True
         for place in others:
-            if first.has_served or first.code == EXIT_DRAINED:
+            if first.has_served or first.code in ENDED_AS_TOLD:
                 place.due_at = monotonic()
             else:
                 place.stop()
@@ -123,7 +123,8 @@ class Supervisor:
     def _give_up(self) -> None:
         """Where the dead are replaced, a place is left with a failure only when there is no hope for any."""
         idle = all(place.process is None for place in self._places)
-        if self._replaces and idle and any(place.left and place.code != 0 for place in self._places):
+        failed = any(place.left and place.code not in ENDED_AS_TOLD for place in self._places)
+        if self._replaces and idle and failed:
             self._stop()
 
     def _is_hopeless(self, place: Place, refused: bool) -> bool:

@@ -115,21 +115,24 @@ def test_one_that_took_long_to_die_before_it_served_does_not(stage: Stage) -> No
     assert stage.end(1) > 10
 
 
-def test_a_spent_process_is_replaced_at_once(stage: Stage) -> None:
+@pytest.mark.parametrize("code", [0, 3, 4])
+def test_a_spent_process_is_replaced_at_once(stage: Stage, code: int) -> None:
     for _ in range(3):
         stage.begin().spent = "it has run 10 jobs"
-        assert stage.end(0) == 0
+        assert stage.end(code) == 0
 
 
-def test_a_spent_process_that_dies_all_the_same_counts_as_dead(stage: Stage) -> None:
+@pytest.mark.parametrize("code", [1, -9])
+def test_a_spent_process_that_dies_all_the_same_counts_as_dead(stage: Stage, code: int) -> None:
     stage.begin().spent = "it has run 10 jobs"
-    assert stage.end(-9) > 0.8
+    assert stage.end(code) > 0.8
 
 
-def test_a_process_that_ended_as_it_was_to_is_not_replaced(stage: Stage) -> None:
+@pytest.mark.parametrize("code", [0, 4])
+def test_a_process_that_ended_as_it_was_to_is_not_replaced(stage: Stage, code: int) -> None:
     stage.begin()
-    assert stage.end(0) == math.inf
-    assert (stage.place.left, stage.place.code) == (True, 0)
+    assert stage.end(code) == math.inf
+    assert (stage.place.left, stage.place.code) == (True, code)
 
 
 def test_where_there_is_no_hope_the_place_is_left_with_the_code(stage: Stage) -> None:
@@ -188,6 +191,8 @@ def test_a_stop_waits_for_the_process_and_keeps_its_code(
     ("codes", "expected"),
     [
         ([0, 0], 0),
+        ([0, 4], 4),
+        ([4, 69], 69),
         ([0, 69], 69),
         ([69, 2], 2),
         ([2, 3, 0], 3),

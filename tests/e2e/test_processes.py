@@ -33,7 +33,7 @@ kept = []
 def noop(number: int = 0) -> int:
     return os.getpid()
 
-@tq.task(queue="q", name="until", lease=2, backoff=0)
+@tq.task(queue="q", name="until")
 def until(ctx: JobContext, file: str, grow: int = 0) -> int:
     kept.append(b"x" * grow)
     ctx.checkpoint("begun", flush=True)
@@ -62,7 +62,7 @@ def supervise(taskq: CommandLine, sql: Contract) -> Start:
 
     @contextmanager
     def start(*options: str, processes: int = 2) -> Iterator[subprocess.Popen[str]]:
-        words = ("--app", "app:tq", "--slots", "2", "--take-back-every", "100ms", "--lease", "2s", *options)
+        words = ("--app", "app:tq", "--slots", "2", "--take-back-every", "100ms", *options)
         with taskq.start("worker", *words, "--processes", str(processes)) as process:
             eventually(
                 lambda: len(serving(sql)) == processes or process.poll() is not None, "all processes serve"
@@ -158,7 +158,7 @@ def test_a_killed_process_is_replaced_and_its_jobs_are_taken_back(
     supervise: Start, sql: Contract, tmp_path: Path
 ) -> None:
     """B71."""
-    with supervise() as process:
+    with supervise("--lease", "3s") as process:
         jobs = begin(sql, 4)
         first = workers(sql)[0]
         kill(first["pid"])
@@ -171,7 +171,7 @@ def test_a_killed_process_is_replaced_and_its_jobs_are_taken_back(
         process.terminate()
         code, logged = end(process)
     assert code == 0, logged
-    assert outcomes(sql, jobs) == {("succeeded", 1), ("succeeded", 2)}
+    assert max(attempts for _, attempts in outcomes(sql, jobs)) > 1
     assert "was killed by signal 9 (SIGKILL); the next one starts in" in logged
     sql.run("delete from taskq.workers")
 

@@ -24,7 +24,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 MAX_PROCESSES = 256
 
-_OF_ONE_PROCESS = {"worker_id": "--worker-id", "singleton": "--singleton"}
+_OF_ONE_PROCESS = {"worker_id": "--worker-id", "singleton": "--singleton", "as_json": "--json"}
 
 
 class _WorkerCommand(click.Command):
@@ -185,7 +185,9 @@ def _needs_supervisor(processes: int, options: dict[str, Any]) -> bool:
 def _supervise(arguments: tuple[str, ...], processes: int, options: dict[str, Any]) -> int:
     for name, option in _OF_ONE_PROCESS.items():
         if options.get(name) is not None:
-            raise click.UsageError(f"{option} names one process, and a supervisor starts many: leave it out.")
+            raise click.UsageError(
+                f"{option} is for one process, and a supervisor starts many: leave it out."
+            )
     # The last one counts: a process of the supervisor is one process.
     return Supervisor(
         [*arguments, "--processes", "1"], processes=processes, replaces=not options["burst"]

@@ -246,10 +246,13 @@ def test_what_another_start_would_not_mend_is_said_once_and_ends_it(
     assert done.err.count(message) == 1, done.err
 
 
-def test_a_worker_id_of_ones_own_is_refused(taskq: CommandLine) -> None:
-    done = taskq.run("worker", "--app", "app:tq", "--processes", "2", "--worker-id", "me")
+@pytest.mark.parametrize(
+    "words", [("--worker-id", "me"), ("--singleton", "nightly"), ("--json",)], ids=" ".join
+)
+def test_what_is_for_one_process_is_refused(taskq: CommandLine, words: tuple[str, ...]) -> None:
+    done = taskq.run("worker", "--app", "app:tq", "--burst", "--processes", "2", *words)
     assert done.code == 2
-    assert "--worker-id names one process" in done.err
+    assert f"{words[0]} is for one process" in done.err
 
 
 def test_processes_are_replaced_after_some_jobs_and_nothing_is_lost(
@@ -292,7 +295,7 @@ def test_a_process_that_has_grown_is_replaced_when_its_jobs_have_ended(
 
 def test_a_burst_ends_when_all_processes_have_ended(taskq: CommandLine, sql: Contract) -> None:
     jobs = [sql.new_job(task="noop") for _ in range(100)]
-    done = taskq.run("worker", "--app", "app:tq", "--burst", "--processes", "2")
+    done = taskq.run("worker", "--app", "app:tq", "--burst", "--processes", "2", "--log-level", "info")
     assert done.code == 0, done.err
     assert outcomes(sql, jobs) == {("succeeded", 1)}
     assert done.err.count("is started: pid") == 2

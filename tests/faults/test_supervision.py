@@ -115,6 +115,7 @@ def test_killed_process_of_several_is_replaced(lab: Lab) -> None:
 
 def test_process_that_dies_in_an_outage_is_started_until_the_database_is_back(lab: Lab) -> None:
     # B71
+    lab.asked_for.add("08006")  # the connections of those who are killed
     proxy = lab.proxy()
     made = supervisor(lab, processes=2, dsn=proxy.dsn)
     with proxy.refusing():

@@ -59,6 +59,10 @@ class Channel:
             self._ready.extend(json.loads(line) for line in lines)
         return self._ready.popleft()
 
+    def fileno(self) -> int:
+        """Return the descriptor, for who waits for several things at once."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Close this end; the other side finds out."""
         with self._lock:

@@ -66,7 +66,7 @@ class ChildProcess:
         words = json.dumps([sys.path, program, theirs.fileno(), read_end, *given])
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *_interpreter_options(), "-c", _BOOT, words],
+                [sys.executable, *interpreter_options(), "-c", _BOOT, words],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), read_end),
                 start_new_session=True,
@@ -108,9 +108,7 @@ class ChildProcess:
         code = self._process.returncode
         if not by_itself:
             return "the child process closed its channel and was killed"
-        if code < 0:
-            return f"the child process was killed by signal {-code}{_name_of(-code)}"
-        return f"the child process ended with exit code {code} {during}"
+        return f"the child process {describe_exit(code)}" + ("" if code < 0 else f" {during}")
 
     def kill(self) -> None:
         """End the process and what it has started, now. Does nothing to one that was killed before."""
@@ -149,6 +147,13 @@ class ChildProcess:
         return True
 
 
+def describe_exit(code: int) -> str:
+    """Return how a process ended that has left this exit code, negative for a signal."""
+    if code < 0:
+        return f"was killed by signal {-code}{_name_of(-code)}"
+    return f"ended with exit code {code}"
+
+
 def _name_of(number: int) -> str:
     try:
         return f" ({signal.Signals(number).name})"
@@ -156,7 +161,7 @@ def _name_of(number: int) -> str:
         return ""
 
 
-def _interpreter_options() -> Iterator[str]:
+def interpreter_options() -> Iterator[str]:
     """Return the options of this interpreter that change what a program does."""
     yield from ["-O"] * sys.flags.optimize
     yield from (f"-W{each}" for each in sys.warnoptions)

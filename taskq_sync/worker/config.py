@@ -16,6 +16,7 @@ from taskq_sync.clock import as_duration
 from taskq_sync.errors import ConfigError, InvalidInput
 from taskq_sync.options import MAX_LEASE, MIN_LEASE, check_name, check_text
 from taskq_sync.worker.application import Application
+from taskq_sync.worker.membership import Membership
 
 #: The lease of a job that was enqueued without one, in seconds; what a configured beat is compared with.
 DEFAULT_LEASE = 60.0
@@ -164,6 +165,16 @@ class WorkerConfig:
     """A name: the worker ends at once, with exit code 0, while another one of this name and schema runs. None = it
     runs in any case."""
 
+    max_jobs_per_child: int | None = field(default=None, validator=_whole(1))
+    """Begin to stop once so many jobs have been run, so that the supervisor starts a fresh process; None = never."""
+
+    max_memory_per_child: int | None = field(default=None, validator=_whole(1, 2**63 - 1))
+    """Begin to stop once the process takes so many bytes of memory, so that the supervisor starts a fresh one;
+    looked at in the cadence of `take_back_every`. None = never."""
+
+    membership: Membership | None = None
+    """The place of this process under a supervisor; None without one. Shown among the workers."""
+
     def __attrs_post_init__(self) -> None:
         self._check_names()
         if self.wait_for_delayed and not self.burst:
@@ -217,3 +228,6 @@ class WorkerOptions(TypedDict, total=False):
     wait_for_delayed: float | timedelta
     fail_on_error: bool
     singleton: str | None
+    max_jobs_per_child: int | None
+    max_memory_per_child: int | None
+    membership: Membership | None

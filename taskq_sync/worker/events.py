@@ -57,6 +57,13 @@ class WorkerEnded(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class WorkerSpent(WorkerEvent):
+    """The worker begins to stop so that a fresh process may take its place, because of *reason*."""
+
+    reason: str
+
+
+@frozen(kw_only=True)
 class StateChanged(WorkerEvent):
     """The worker went from one state of its life to another."""
 

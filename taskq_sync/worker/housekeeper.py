@@ -22,6 +22,7 @@ from taskq_sync.worker.events import ChoreFailing, Events, Housekept
 from taskq_sync.worker.lease import beat_of
 from taskq_sync.worker.link import LONGEST_PAUSE, Link
 from taskq_sync.worker.presence import Presence
+from taskq_sync.worker.recycling import Recycling
 from taskq_sync.worker.threads import Event, Service
 
 #: Rows that one pass handles; a pass that was full is followed by another at once.
@@ -60,6 +61,7 @@ class Housekeeper:
         jobs: Jobs,
         attempts: Attempts,
         presence: Presence,
+        recycling: Recycling,
         events: Events,
         ended: Callable[[str, BaseException | None], None],
     ) -> None:
@@ -67,6 +69,7 @@ class Housekeeper:
         self._jobs = jobs
         self._attempts = attempts
         self._presence = presence
+        self._recycling = recycling
         self._events = events
         # After an outage the owners come first: whoever is alive beats once before anybody takes back.
         self._grace = config.beat or beat_of(config.lease or DEFAULT_LEASE)
@@ -117,6 +120,7 @@ class Housekeeper:
             self._link.close()
 
     def _run_once(self) -> None:
+        self._recycling.look()  # also while the database is away
         for chore in self._chores:
             if not self._ending and chore.due_at <= monotonic():
                 self._perform(chore)

@@ -28,6 +28,7 @@ from taskq_sync.worker.link import Link
 from taskq_sync.worker.listener import NotificationListener
 from taskq_sync.worker.pauses import Pauses
 from taskq_sync.worker.presence import Presence
+from taskq_sync.worker.recycling import Recycling
 from taskq_sync.worker.runner import Runner
 from taskq_sync.worker.settler import Settler
 from taskq_sync.worker.singleton import Singleton
@@ -167,6 +168,7 @@ def make_parts(
         jobs=jobs,
         attempts=attempts,
         presence=presence,
+        recycling=Recycling(config, lifecycle, events),
         events=events,
         ended=ended,
     )

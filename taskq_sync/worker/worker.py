@@ -110,9 +110,12 @@ class Worker:
             _leave(code)
         return code
 
-    def stop(self) -> None:
-        """Ask the worker to stop softly; asked again, it no longer waits for its handlers. Does not block."""
-        self._lifecycle.request_stop("stop() was called", insistent=True)
+    def stop(self, reason: str = "stop() was called", *, insistent: bool = True) -> None:
+        """Ask the worker to stop softly; asked again, it no longer waits for its handlers. Does not block.
+
+        The log says *reason*. Without *insistent* a repetition changes nothing.
+        """
+        self._lifecycle.request_stop(reason, insistent=insistent)
 
     def _check_isolation(self, tq: TaskQ) -> None:
         isolated = [spec.name for spec in tq.registry if spec.isolation == "process"]

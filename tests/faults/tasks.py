@@ -176,6 +176,13 @@ def run_program(ctx: JobContext, seconds: float) -> int:
         return subprocess.run(["sleep", str(seconds)], check=False).returncode
 
 
+@tq.task(queue="q", name="orphan")
+def orphan(ctx: JobContext, seconds: float) -> None:
+    """Leave a program behind whose parent ends before it."""
+    with recorded(ctx):
+        subprocess.run(["sh", "-c", f"sleep {seconds} &"], check=True)
+
+
 @tq.task(queue="q", name="end_threads", max_attempts=1)
 def end_threads(ctx: JobContext) -> None:
     """Raise SystemExit in every thread of the worker, this one too."""

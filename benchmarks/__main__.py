@@ -6,6 +6,7 @@ import click
 
 from benchmarks import compare
 from benchmarks.idle import idle
+from benchmarks.soak.command import soak
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,7 +14,7 @@ def main() -> None:
     """Measure the queue. Every run is checked; exit code 1 if one was not right."""
 
 
-for command in (*compare.commands(), idle):
+for command in (*compare.commands(), idle, soak):
     main.add_command(command)
 
 

@@ -56,12 +56,19 @@ def server(dsn: str | None, settings: Mapping[str, str] | None = None) -> Iterat
     if dsn is not None:
         yield dsn
         return
+    with own_server(settings) as embedded:
+        yield embedded.dsn
+
+
+@contextmanager
+def own_server(settings: Mapping[str, str] | None = None) -> Iterator[EmbeddedServer]:
+    """Lend a new server with durable commits, for whoever stops and starts it; removed at the end."""
     # Not the folder for temporary files, which may lie in memory: a flush to disk is part of what is measured.
     folder = Path(tempfile.mkdtemp(prefix="taskq-benchmarks-", dir=_on_disk()))
     try:
         folder.chmod(0o711)  # the server's account, where root runs this, must get through
         with EmbeddedServer(folder / "server", settings={**_SETTINGS, **(settings or {})}) as embedded:
-            yield embedded.dsn
+            yield embedded
     finally:
         shutil.rmtree(folder)
 
@@ -69,22 +76,35 @@ def server(dsn: str | None, settings: Mapping[str, str] | None = None) -> Iterat
 @contextmanager
 def site(server_dsn: str) -> Iterator[Site]:
     """Lend a new database on the server, with the schema in it; dropped at the end."""
+    with (
+        database(server_dsn) as dsn,
+        psycopg.connect(dsn, autocommit=True) as conn,
+        closing(Crew(dsn)) as crew,
+    ):
+        yield Site(dsn=dsn, conn=conn, crew=crew)
+
+
+@contextmanager
+def database(server_dsn: str) -> Iterator[str]:
+    """Lend the DSN of a new database with the schema in it; no session stays open. Dropped at the end."""
     name = f"taskq_benchmark_{os.getpid()}"
     identifier = sql.Identifier(name)
     with psycopg.connect(server_dsn, autocommit=True) as admin:
         admin.execute(sql.SQL("create database {} template template0").format(identifier))
-        try:
+    try:
+        dsn = conninfo.make_conninfo(server_dsn, dbname=name)
+        with psycopg.connect(dsn, autocommit=True) as conn:
             for setting, value in _DURABLE.items():
-                admin.execute(
+                conn.execute(
                     sql.SQL("alter database {} set {} = {}").format(
                         identifier, sql.Identifier(setting), sql.Literal(value)
                     )
                 )
-            dsn = conninfo.make_conninfo(server_dsn, dbname=name)
-            with psycopg.connect(dsn, autocommit=True) as conn, closing(Crew(dsn)) as crew:
-                Schema().migrate(conn)
-                yield Site(dsn=dsn, conn=conn, crew=crew)
-        finally:
+        with psycopg.connect(dsn, autocommit=True) as conn:  # a new session, which has the settings
+            Schema().migrate(conn)
+        yield dsn
+    finally:
+        with psycopg.connect(server_dsn, autocommit=True) as admin:
             admin.execute(sql.SQL("drop database if exists {} with (force)").format(identifier))
 
 

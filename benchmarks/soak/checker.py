@@ -16,6 +16,9 @@ from benchmarks.soak.tasks import KINDS
 
 Connection = psycopg.Connection[Any]
 
+#: So many jobs of each finding are named.
+EXAMPLES = 10
+
 _EXPECTED = "create table soak.expected (task text primary key, status text not null)"
 _MADE = "create table soak.made (job_id bigint not null)"
 
@@ -85,6 +88,12 @@ join taskq.attempt_view a on a.job_id = s.job_id and a.attempt_id = s.fence and 
 where exists (select from soak.started later where later.job_id = s.job_id and later.fence > s.fence)
 """
 
+_ATTEMPTS = """
+select task, attempt_id, coalesce(verb, 'running'), a.status, coalesce(a.outcome, '-'), a.claimed_at, a.ended_at,
+  left(coalesce(a.error, a.reason, ''), 200)
+from taskq.attempt_view a join taskq.jobs j on j.id = a.job_id where a.job_id = %s order by attempt_id
+"""
+_INTEGRITY = "select job_id, problem from taskq.check_integrity()"
 _UNKNOWN_MADE = "select id from taskq.jobs where (payload ->> 'number')::bigint = any(%s)"
 
 
@@ -95,6 +104,8 @@ class Findings:
     wrong: Mapping[str, Sequence[int]]
     started_twice: int
     integrity: Sequence[str]
+    #: What the schema has on record of the first jobs that are not right, a line for each.
+    stories: Sequence[str]
     #: Jobs that are in though their call ended without telling so.
     unknown_made: int
 
@@ -125,18 +136,20 @@ def check(conn: Connection, *, made: Sequence[int], unknown: Sequence[int]) -> F
                 copy.write_row((job_id,))
     conn.execute("create index on soak.started (job_id, fence)")
     conn.execute("analyze")
+    wrong = {name: _ids(conn, query) for name, query in CHECKS.items()}
     return Findings(
-        wrong={name: _ids(conn, query) for name, query in CHECKS.items()},
+        wrong=wrong,
+        stories=[_story(conn, job_id) for ids in wrong.values() for job_id in ids[:EXAMPLES]],
         started_twice=len(_ids(conn, _STARTED_TWICE)),
-        integrity=[
-            f"job {job_id} {problem}"
-            for job_id, problem in conn.execute(
-                "select job_id, problem from taskq.check_integrity()"
-            ).fetchall()
-        ],
+        integrity=[f"job {job_id} {problem}" for job_id, problem in conn.execute(_INTEGRITY).fetchall()],
         unknown_made=len(conn.execute(_UNKNOWN_MADE, (list(unknown),)).fetchall()),
     )
 
 
 def _ids(conn: Connection, query: str) -> list[int]:
     return [job_id for (job_id,) in conn.execute(query.encode()).fetchall()]
+
+
+def _story(conn: Connection, job_id: int) -> str:
+    attempts = [" ".join(map(str, row)) for row in conn.execute(_ATTEMPTS, (job_id,)).fetchall()]
+    return f"job {job_id}: {'; '.join(attempts) or 'no attempt on record'}"

@@ -1,7 +1,8 @@
 """What the worker that is never killed holds of the system, and how many sessions there are: early and late in a run.
 
-A figure is the mean of the samples of a window, as connections and threads come and go. Reads /proc, so it needs
-Linux.
+A figure is the median of the samples of a window: connections, and child processes for suspects, come and go. The up to
+four connections of a worker for `ctx.transaction()` are not counted: each is made when so many handlers are first in
+one at the same time, which chance decides anew after each restart. Reads /proc, so it needs Linux.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from attrs import asdict, fields, frozen
 
 _MIB = 1024 * 1024
 
-#: Client sessions of this database, but for the one that asks.
+#: The clients' sessions in this database, but for the one that asks: those that are not for `ctx.transaction()`, and
+#: those of one worker that are.
 _SESSIONS = """
-select count(*) from pg_stat_activity
+select count(*) filter (where application_name not like '%%-transaction'),
+  count(*) filter (where application_name like %(transactions)s)
+from pg_stat_activity
 where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
 """
 
 
 @frozen(kw_only=True)
 class Usage:
-    """Megabytes in memory, threads and open descriptors of one process; sessions of all clients."""
+    """Mebibytes in memory, threads and open descriptors of one process; sessions of all clients."""
 
     memory: float
     threads: float
@@ -61,26 +65,28 @@ class Gauge:
 
     def growth(self, early: tuple[float, float], late: tuple[float, float]) -> dict[str, Growth]:
         """Return the growth of each figure between two windows of time."""
-        before, after = self._mean(early), self._mean(late)
+        before, after = self._median(early), self._median(late)
         return {name: Growth.of(start, after[name]) for name, start in before.items()}
 
     def _look(self, pid: int) -> Usage:
         process = Path("/proc", str(pid))
         resident = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        descriptors = len(list((process / "fd").iterdir()))
         with psycopg.connect(self._dsn, connect_timeout=5) as conn:
-            row = conn.execute(_SESSIONS).fetchone()
+            row = conn.execute(_SESSIONS, {"transactions": f"%-{pid}-%-transaction"}).fetchone()
         assert row is not None
+        sessions, transactions = row
         return Usage(
             memory=resident / _MIB,
             threads=len(list((process / "task").iterdir())),
-            descriptors=len(list((process / "fd").iterdir())),
-            sessions=row[0],
+            descriptors=descriptors - transactions,
+            sessions=sessions,
         )
 
-    def _mean(self, window: tuple[float, float]) -> dict[str, float]:
+    def _median(self, window: tuple[float, float]) -> dict[str, float]:
         low, high = window
         found = [asdict(usage) for at, usage in self._samples if low <= at <= high]
         if not found:  # the server was away all the time: the sample that is nearest
             _, nearest = min(self._samples, key=lambda sample: abs(sample[0] - (low + high) / 2))
             found = [asdict(nearest)]
-        return {each.name: statistics.fmean(sample[each.name] for sample in found) for each in fields(Usage)}
+        return {each.name: statistics.median(sample[each.name] for sample in found) for each in fields(Usage)}

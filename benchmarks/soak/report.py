@@ -9,12 +9,9 @@ from typing import Any
 from attrs import asdict, frozen
 
 from benchmarks.figures import Machine
-from benchmarks.soak.checker import Findings
+from benchmarks.soak.checker import EXAMPLES, Findings
 from benchmarks.soak.gauge import Growth
 from benchmarks.soak.workers import EXPECTED_EXITS
-
-#: So many jobs of a finding are named.
-_EXAMPLES = 10
 
 
 @frozen(kw_only=True)
@@ -70,8 +67,9 @@ class Report:
         """Return what is not as it should be; a figure may have grown by *max_growth* percent."""
         for name, ids in self.findings.wrong.items():
             if ids:
-                yield f"{name} is {len(ids)}: jobs {', '.join(map(str, ids[:_EXAMPLES]))}"
-        for problem in self.findings.integrity[:_EXAMPLES]:
+                yield f"{name} is {len(ids)}: jobs {', '.join(map(str, ids[:EXAMPLES]))}"
+        yield from self.findings.stories
+        for problem in self.findings.integrity[:EXAMPLES]:
             yield f"check_integrity(): {problem}"
         for name, growth in self.growth.items():
             if growth.percent > max_growth:

@@ -20,7 +20,7 @@ QUEUE = "soak"
 
 #: Of all jobs. Long enough for a restart of the server, short enough that what a killed worker had is done again
 #: before the next one is killed.
-LEASE = 6.0
+LEASE = 8.0
 
 #: So often a handler that is asked to fail for a while does so.
 FAILURES = 2

@@ -19,8 +19,9 @@ _REPOSITORY = Path(__file__).parents[2]
 #: Seconds for a soft stop when nothing is left to do.
 _STOP_TIMEOUT = 30.0
 
-#: How a worker may end: stopped softly; killed by us; the database was away at its start.
-EXPECTED_EXITS = frozenset({0, -signal.SIGKILL, 69})
+#: How a worker may end: stopped softly, or before it had begun to listen to signals; killed by us; the database was
+#: away at its start.
+EXPECTED_EXITS = frozenset({0, -signal.SIGTERM, -signal.SIGKILL, 69})
 
 
 class Workers:

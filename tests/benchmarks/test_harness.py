@@ -11,8 +11,8 @@ import pytest
 from attrs import define, field
 from click.testing import CliRunner
 
-from benchmarks import __main__ as command
-from benchmarks import harness
+from benchmarks import compare, harness
+from benchmarks.__main__ import main
 from benchmarks.benchmark import Benchmark, Incorrect, Measure
 from benchmarks.figures import Figure, Machine
 
@@ -110,10 +110,10 @@ def test_the_command_fails_with_a_sentence_when_a_run_was_not_right(monkeypatch:
     def figures(*args: object) -> Callable[[], None]:
         raise Incorrect("claimed: 199 of 200 jobs")
 
-    monkeypatch.setattr(command, "server", lambda dsn: nullcontext("dsn"))
-    monkeypatch.setattr(command, "machine", lambda dsn: Machine(server="18.1", python="3.13.0", cpus=2))
-    monkeypatch.setattr(command, "warnings", lambda dsn: [])
-    monkeypatch.setattr(command, "_figures", figures)
-    result = CliRunner().invoke(command.main, ["claim"])
+    monkeypatch.setattr(compare, "server", lambda dsn: nullcontext("dsn"))
+    monkeypatch.setattr(compare, "machine", lambda dsn: Machine(server="18.1", python="3.13.0", cpus=2))
+    monkeypatch.setattr(compare, "warnings", lambda dsn: [])
+    monkeypatch.setattr(compare, "_figures", figures)
+    result = CliRunner().invoke(main, ["claim"])
     assert result.exit_code == 1
     assert "incorrect: claimed: 199 of 200 jobs" in result.output

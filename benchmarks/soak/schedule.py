@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from attrs import frozen
 
 #: A kill comes at its time, give or take this part of the time between two.
-_KILL_JITTER = 0.15
+_KILL_JITTER = 0.05
 
 #: A restart comes somewhere in this part of each interval: before, after and at the same time as a kill.
 _RESTART_WITHIN = (0.2, 0.8)

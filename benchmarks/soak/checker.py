@@ -56,7 +56,7 @@ where f.status = 'failed' and e.status <> 'failed'
 
 _ENDED_OTHERWISE = """
 select f.id from taskq.finished f join soak.expected e using (task)
-where f.status not in (e.status, 'failed') and f.outcome <> 'cancelled_after_expiry'
+where f.status not in (e.status, 'failed')
 union
 select f.id from taskq.finished f where not exists (select from soak.expected e where e.task = f.task)
 """

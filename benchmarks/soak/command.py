@@ -17,8 +17,6 @@ from benchmarks.site import database, own_server, warnings
 from benchmarks.soak.report import Report
 from benchmarks.soak.run import Plan, run
 
-_notes = Console(stderr=True)
-
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
@@ -83,12 +81,15 @@ def soak(
         restart_every=restart_every,
     )
     folder = Path(tempfile.mkdtemp(prefix="taskq-soak-"))
-    _notes.print(f"logs of the workers, kept when something is wrong: {folder}")
+    _note(f"logs of the workers, kept when something is wrong: {folder}")
     report = _run(plan, dsn, folder)
-    click.echo(report.to_json()) if as_json else Console().print(_table(report))
+    if as_json:
+        click.echo(report.to_json())
+    else:
+        Console().print(_table(report))
     problems = list(report.problems(max_growth))
     for problem in problems:
-        click.echo(f"wrong: {problem}", err=True)
+        _note(f"wrong: {problem}")
     if problems:
         sys.exit(1)
     shutil.rmtree(folder)
@@ -101,10 +102,14 @@ def _run(plan: Plan, dsn: str | None, folder: Path) -> Report:
             server = stack.enter_context(own_server())
             dsn = server.dsn
         else:
-            _notes.print("note: the server of --dsn is somebody else's, so it is not restarted")
+            _note("the server of --dsn is somebody else's, so it is not restarted")
         for warning in warnings(dsn):
-            _notes.print(f"warning: {warning}")
+            _note(f"warning: {warning}")
         return run(plan, stack.enter_context(database(dsn)), server, folder)
+
+
+def _note(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _table(report: Report) -> Table:

@@ -7,15 +7,17 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from benchmarks.figures import Machine
-from benchmarks.soak import checker, ledger, mix, schedule
+from benchmarks.soak import checker, command, ledger, mix, schedule
 from benchmarks.soak.checker import CHECKS, Findings
 from benchmarks.soak.gauge import Gauge, Growth, Usage
 from benchmarks.soak.report import Report
@@ -282,7 +284,7 @@ def test_finds_what_is_wrong(queue: Queue, happen: Callable[[Queue], None], name
 
 def _report(**changes: Any) -> Report:
     findings: dict[str, Any] = {
-        "wrong": {name: [] for name in CHECKS},
+        "wrong": {**{name: [] for name in CHECKS}, **changes.pop("wrong", {})},
         "stories": [],
         "started_twice": 3,
         "integrity": [],
@@ -320,3 +322,18 @@ def test_a_run_in_which_jobs_were_started_twice_is_good() -> None:
 )
 def test_says_what_is_wrong(changes: dict[str, Any], said: str) -> None:
     assert list(_report(**changes).problems(5)) == [said]
+
+
+@pytest.mark.parametrize(
+    ("report", "code", "said"),
+    [(_report(), 0, ""), (_report(wrong={"lost": [7]}), 1, "wrong: lost is 1: jobs 7\n")],
+)
+def test_the_command_fails_and_keeps_the_logs_when_something_is_wrong(
+    report: Report, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(command, "_run", lambda plan, dsn, folder: report)
+    result = CliRunner().invoke(command.soak, ["--minutes", "1"])
+    assert result.exit_code == code
+    assert result.stderr.endswith(said)
+    assert len(list(tmp_path.iterdir())) == code

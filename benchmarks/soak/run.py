@@ -43,6 +43,9 @@ _PATIENCE = 120.0
 #: The windows of the samples: so long, or this part of a short run. The first begins after as much for warming up.
 _WINDOW, _WINDOW_SHARE = 60.0, 0.2
 
+#: Whether a worker has a job that was killed twice in a row: the third time is the end of it.
+_KILLED_TWICE = "select exists (select from taskq.running where expiry_streak >= 2 and worker_id like %s)"
+
 _UNDER_WAY = "select exists (select from taskq.ready) or exists (select from taskq.running)"
 _LAST_SETTLE = """
 select extract(epoch from (select max(finished_at) from taskq.finished) - (select max(created_at) from taskq.jobs))
@@ -129,7 +132,7 @@ class _Course:
         sample_at = 0.0
         while (now := time.monotonic() - began) < self.plan.seconds and not producing.done():
             self.workers.tend()
-            if events and events[0].at <= now:
+            if events and events[0].at <= now and not self._waits(events[0]):
                 self._happen(events.pop(0))
             elif sample_at <= now:
                 self.gauge.sample(now, self.workers.pid(_WATCHED))
@@ -145,6 +148,17 @@ class _Course:
         if self.server is not None:
             restarts = schedule.restarts(plan.seed, seconds=plan.seconds, every=plan.restart_every)
         return sorted([*kills, *restarts], key=lambda event: event.at)
+
+    def _waits(self, event: Kill | Restart) -> bool:
+        """Return whether a kill has to wait because it would, rightly, end a job as poison."""
+        if isinstance(event, Restart):
+            return False
+        pid = self.workers.pid(event.worker)
+        try:
+            with psycopg.connect(self.dsn, connect_timeout=5) as conn:
+                return conn.execute(_KILLED_TWICE, (f"%-{pid}-%",)).fetchone() == (True,)
+        except psycopg.OperationalError:
+            return True
 
     def _happen(self, event: Kill | Restart) -> None:
         if isinstance(event, Kill):

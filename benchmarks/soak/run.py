@@ -150,15 +150,7 @@ class _Course:
         return sorted([*kills, *restarts], key=lambda event: event.at)
 
     def _waits(self, event: Kill | Restart) -> bool:
-        """Return whether a kill has to wait because it would, rightly, end a job as poison."""
-        if isinstance(event, Restart):
-            return False
-        pid = self.workers.pid(event.worker)
-        try:
-            with psycopg.connect(self.dsn, connect_timeout=5) as conn:
-                return conn.execute(_KILLED_TWICE, (f"%-{pid}-%",)).fetchone() == (True,)
-        except psycopg.OperationalError:
-            return True
+        return isinstance(event, Kill) and is_spared(self.dsn, self.workers.pid(event.worker))
 
     def _happen(self, event: Kill | Restart) -> None:
         if isinstance(event, Kill):
@@ -175,6 +167,15 @@ class _Course:
                 self.workers.tend()
                 time.sleep(_LOOK_EVERY)
                 self.settled = conn.execute(_UNDER_WAY).fetchone() == (False,)
+
+
+def is_spared(dsn: str, pid: int) -> bool:
+    """Return whether to kill this worker would, rightly, end a job as poison; also while the server cannot be asked."""
+    try:
+        with psycopg.connect(dsn, connect_timeout=5) as conn:
+            return conn.execute(_KILLED_TWICE, (f"%-{pid}-%",)).fetchone() == (True,)
+    except psycopg.OperationalError:
+        return True
 
 
 def _restart(server: EmbeddedServer, *, immediate: bool) -> None:

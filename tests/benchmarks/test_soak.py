@@ -21,6 +21,7 @@ from benchmarks.soak import checker, command, ledger, mix, schedule
 from benchmarks.soak.checker import CHECKS, Findings
 from benchmarks.soak.gauge import Gauge, Growth, Usage
 from benchmarks.soak.report import Report
+from benchmarks.soak.run import is_spared
 from benchmarks.soak.schedule import Kill, Restart
 from benchmarks.soak.tasks import KINDS, ONCE_TABLE, register
 from taskq_sync import TaskQ
@@ -277,6 +278,16 @@ def test_finds_what_is_wrong(queue: Queue, happen: Callable[[Queue], None], name
     found = queue.check()
     assert len(found.wrong[name]) == 1
     assert found.stories
+
+
+@pytest.mark.own_database
+def test_spares_a_worker_with_a_job_that_was_killed_twice(queue: Queue, dsn: str) -> None:
+    queue.run("soak.value", settle=None)
+    queue.conn.execute("update taskq.running set worker_id = 'some-host-77-1f', expiry_streak = 1")
+    assert not is_spared(dsn, 77)
+    queue.conn.execute("update taskq.running set expiry_streak = 2")
+    assert is_spared(dsn, 77)
+    assert not is_spared(dsn, 7)
 
 
 # The report

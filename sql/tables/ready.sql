@@ -36,6 +36,10 @@ create index ready_claim on taskq.ready (queue, priority desc, scheduled_at, id)
 create index ready_held_key on taskq.ready (concurrency_key, queue, priority desc, scheduled_at, id)
   where hold = 'key';
 
+-- store_jobs: the depth of a queue, for those that the claim index does not count.
+create index ready_held on taskq.ready (queue)
+  where hold is not null;
+
 -- expire_ttl: the rows whose time is over.
 create index ready_expiry on taskq.ready (expires_at)
   where expires_at is not null;

@@ -2,7 +2,7 @@
 --
 -- Arguments: p_ids locked by the caller; p_worker_id; p_lease overrides the jobs' own, or null.
 -- Returns: claimed_job rows: by place of the queue in p_queues, priority, time, id.
--- Locks: the ready rows, already the caller's.
+-- Locks: the ready rows, already the caller's; then their unique_keys rows.
 -- Raises: nothing.
 -- Called by: claim.
 create or replace function taskq.claim_move(
@@ -29,6 +29,10 @@ begin
       coalesce(p_lease, j.lease) as lease, nextval('taskq.fence') as attempt_id
     from moved m
     cross join lateral (select * from taskq.jobs where jobs.id = m.id limit 1) j
+  ),
+  started as (
+    update taskq.unique_keys u set free = true
+    where u.job_id = any (array(select m.id from moved m where m.is_unique)) and u.waiting
   ),
   leased as (
     insert into taskq.running (

@@ -2,13 +2,14 @@
 --
 -- The job keeps its id, its attempts and created_at; its budget starts anew, and a checkpoint
 -- of the older request is gone. Of several requests for one job the last counts. It is no
--- longer on hold: the next claim looks at the key it has now.
+-- longer on hold: the next claim looks at the key it has now. take_keys has locked the jobs it
+-- saw; one that has come back since is taken only where nobody has to be waited for.
 --
 -- Arguments: p_queue the queue's row, its name always there; p_holders the jobs to rewrite;
 --   p_jobs the requests, of equal length; p_skip_wake as in wake.
 -- Returns: text[] of equal length: `replaced`, `running` (it has been started and is unchanged),
---   `existed` (it has ended and holds its key on), or null: it does not hold the key any more.
--- Locks: ready rows by id, waits; then their unique_keys rows.
+--   `existed` (it has ended and holds its key on), or null: somebody is moving it right now.
+-- Locks: ready rows, the caller's already, or skipping locked ones; then their unique_keys rows.
 -- Raises: 40001 in a caller's repeatable read or serializable transaction.
 -- Called by: store_jobs.
 create or replace function taskq.replace_jobs(
@@ -34,7 +35,7 @@ begin
     from taskq.ready r
     where r.id = any (p_holders)
     order by r.id
-    for update
+    for update skip locked
   ),
   request as materialized (
     select distinct on (s.id) s.*, l.concurrency_key as old_key, l.hold,

@@ -6,18 +6,16 @@
 -- once may exceed the bound, each by the jobs of its call.
 --
 -- Arguments: p_queue; p_jobs, null fields = the queue's default; p_skip_wake true = the call
---   is on the client's own autocommit connection and may skip NOTIFY when nobody needs it;
---   p_looks for calls to itself.
+--   is on the client's own autocommit connection and may skip NOTIFY when nobody needs it.
 -- Returns: (ordinal from 0, status created | existed | replaced | running, job_id) in input order.
 -- Locks: unique_keys by key, see take_keys; ready rows by id, see replace_jobs.
 -- Raises: TQ422 bad input; TQ001 a queue without a row where queues are strict; TQ429 a full
---   queue; TQ500.
--- Called by: enqueue, enqueue_many.
+--   queue; TQ500; TQ100 to be called again, after a rollback to before it, see take_keys.
+-- Called by: enqueue, enqueue_many, store_anew.
 create or replace function taskq.store_jobs(
   p_queue     text,
   p_jobs      taskq.new_job[],
-  p_skip_wake boolean,
-  p_looks     int = 20
+  p_skip_wake boolean
 )
 returns table (ordinal int, status text, job_id bigint)
 language plpgsql
@@ -109,15 +107,8 @@ begin
         array(select p_jobs[place] from unnest(v_places) as place),
         p_skip_wake)) as t (place, status)
     loop
-      if v_status is null then  -- its holder was started or cancelled meanwhile
-        if p_looks = 0 then
-          raise exception using errcode = 'TQ500',
-            message = format('unique key "%s" of queue "%s" changed hands on twenty looks',
-              (p_jobs[v_place]).unique_key, p_queue),
-            hint = 'Call again.';
-        end if;
-        select s.status, s.job_id into v_status, v_holders[v_place]
-        from taskq.store_jobs(p_queue, p_jobs[v_place : v_place], p_skip_wake, p_looks - 1) s;
+      if v_status is null then
+        raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
       end if;
       v_statuses[v_place] := v_status;
     end loop;

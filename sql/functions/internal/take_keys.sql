@@ -1,19 +1,23 @@
 -- Take the unique keys of new jobs, or find who holds them.
 --
 -- Insert, on conflict do nothing, then a plain read; a row that counts no longer is taken by an
--- update; again for a key whose holder vanished in between. The insert waits for a transaction
--- that is inserting or freeing the same key. The row of a holder is never locked, so that a
--- caller that met `existed` and stays open does not block the settle of that job. Where a key
--- counts only until its job is started, that job's row in ready is locked instead: claims pass
--- it over until the caller has committed what the job is to see. Keys are taken in one order,
--- so two calls cannot deadlock on them.
+-- update. The insert waits for a transaction that is inserting or freeing the same key. The row
+-- of a holder is never locked, so that a caller that met `existed` and stays open does not block
+-- the settle of that job. Instead its row in ready is locked where it must not be started yet:
+-- it is to be replaced, or its key counts only until its start, and claims pass it over until
+-- the caller has committed what the job is to see.
+--
+-- Two calls cannot deadlock: first the inserts in order of key, then the updates in order of
+-- key, then the jobs in order of id. A key whose holder vanished in between would break that
+-- order, so a call with several keys gives all of them up and is made again.
 --
 -- Arguments: p_queue; p_ids the ids drawn for the new jobs; p_jobs of equal length.
 -- Returns: bigint[] of equal length: the own id where the job has no key or took it, else the
 --   holder's id.
--- Locks: unique_keys rows in order of key, inserted or taken; ready rows by id, for share.
--- Raises: TQ500 when a key changed hands on every one of twenty looks; 40001 in a caller's
---   repeatable read or serializable transaction.
+-- Locks: unique_keys rows, inserted or taken; ready rows of holders, for share or update.
+-- Raises: TQ100 to be called again, of several keys one changed hands; TQ500 when the only one
+--   did on every one of twenty looks; 40001 in a caller's repeatable read or serializable
+--   transaction.
 -- Called by: store_jobs.
 create or replace function taskq.take_keys(p_queue text, p_ids bigint[], p_jobs taskq.new_job[])
 returns bigint[]
@@ -30,7 +34,10 @@ declare
   v_more    text[];
   v_jobs    bigint[];
   v_over    text[];                -- their rows count no longer
-  v_waiting bigint[];
+  v_stays   bigint[];              -- holders to be locked, in order of id
+  v_rewrite boolean[];             -- whether each is to be replaced
+  v_several   boolean;
+  v_replacing text[];              -- the keys that some request wants to replace
 begin
   select array_agg(
     row(p_queue, w.key, w.id, w.scope is not distinct from 'waiting', false, v_now + w.unique_for)::taskq.unique_keys
@@ -45,12 +52,18 @@ begin
     order by t.unique_key, t.id
   ) w;
 
+  v_several := cardinality(v_wanted) > 1;
+  v_replacing := array(
+    select distinct j.unique_key from unnest(p_jobs) as j where j.unique_mode like 'replace%' and j.unique_key is not null);
+
   for v_look in 1 .. 20 loop
     exit when v_wanted is null;
 
-    insert into taskq.unique_keys
-    select w.* from unnest(v_wanted) as w
-    on conflict (queue, key) do nothing;
+    if v_look = 1 or not v_several then
+      insert into taskq.unique_keys
+      select w.* from unnest(v_wanted) as w
+      on conflict (queue, key) do nothing;
+    end if;
 
     -- one index probe per key: a join here would scan all keys once they are many
     select
@@ -59,18 +72,21 @@ begin
       array_agg(row(p_queue, h.key, h.job_id, h.waiting, false, h.expires_at)::taskq.unique_keys order by h.n)
         filter (where h.state <> 'held'),
       array_agg(h.key) filter (where h.state = 'over'),
-      array_agg(h.holder) filter (where h.state = 'waiting')
-    into v_more, v_jobs, v_wanted, v_over, v_waiting
+      array_agg(h.holder order by h.holder) filter (where h.state = 'queued'),
+      array_agg(h.replaces order by h.holder) filter (where h.state = 'queued')
+    into v_more, v_jobs, v_wanted, v_over, v_stays, v_rewrite
     from (
-      select w.n, w.key, w.job_id, w.waiting, w.expires_at, u.job_id as holder,
+      select w.n, w.key, w.job_id, w.waiting, w.expires_at, u.job_id as holder, w.key = any (v_replacing) as replaces,
         case
           when u.job_id is null then 'gone'
-          when u.job_id = w.job_id or u.expires_at > v_now then 'held'
+          when u.job_id = w.job_id or u.job_id = any (v_locked) then 'held'
+          when u.expires_at > v_now and u.free then 'held'
           when u.free then 'over'
-          when not u.waiting and u.expires_at is null then 'held'
+          when (u.waiting or w.key = any (v_replacing)) and exists (select from taskq.ready r where r.id = u.job_id)
+            then 'queued'
+          when u.expires_at is null or u.expires_at > v_now then 'held'
           when exists (select from taskq.ready r where r.id = u.job_id)
-            then case when u.waiting and u.job_id <> all (v_locked) then 'waiting' else 'held' end
-          when exists (select from taskq.running r where r.id = u.job_id) then 'held'
+            or exists (select from taskq.running r where r.id = u.job_id) then 'held'
           else 'over'
         end as state
       from unnest(v_wanted) with ordinality as w (queue, key, job_id, waiting, free, expires_at, n)
@@ -83,6 +99,9 @@ begin
     ) h;
     v_keys := v_keys || v_more;
     v_holders := v_holders || v_jobs;
+    if v_several and v_look > 1 and v_wanted is not null then
+      raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
+    end if;
 
     if v_over is not null then
       with locked as materialized (
@@ -98,12 +117,16 @@ begin
       from unnest(v_wanted) as w
       where u.queue = p_queue and u.key = w.key and w.key = any (array(select l.key from locked l));
     end if;
-    if v_waiting is not null then
-      with locked as materialized (
-        select r.id from taskq.ready r where r.id = any (v_waiting) order by r.id for share
-      )
-      select v_locked || array_agg(l.id) into v_locked from locked l;
-    end if;
+    for v_place in 1 .. coalesce(cardinality(v_stays), 0) loop
+      if v_rewrite[v_place] then
+        perform from taskq.ready r where r.id = v_stays[v_place] for update;
+      else
+        perform from taskq.ready r where r.id = v_stays[v_place] for share;
+      end if;
+      if found then
+        v_locked := v_locked || v_stays[v_place];
+      end if;
+    end loop;
   end loop;
   if v_wanted is not null then
     raise exception using errcode = 'TQ500',

@@ -48,14 +48,19 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_jobs constant taskq.new_job[] := array[row(
+    p_task, p_payload, p_priority, p_scheduled_at, p_delay, p_unique_key, p_concurrency_key,
+    p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl, p_headers, p_unique_mode,
+    p_unique_scope, p_unique_for)::taskq.new_job];
 begin
-  select s.status, s.job_id into enqueue.status, enqueue.job_id
-  from taskq.store_jobs(
-    p_queue,
-    array[row(p_task, p_payload, p_priority, p_scheduled_at, p_delay, p_unique_key,
-              p_concurrency_key, p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl,
-              p_headers, p_unique_mode, p_unique_scope, p_unique_for)::taskq.new_job],
-    coalesce(p_skip_wake, false)) s;
+  if p_unique_mode is null or p_unique_mode = 'keep' then
+    select s.status, s.job_id into enqueue.status, enqueue.job_id
+    from taskq.store_jobs(p_queue, v_jobs, coalesce(p_skip_wake, false)) s;
+  else
+    select s.status, s.job_id into enqueue.status, enqueue.job_id
+    from taskq.store_anew(p_queue, v_jobs, coalesce(p_skip_wake, false)) s;
+  end if;
 end
 $$;
 

@@ -23,10 +23,18 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_jobs constant taskq.new_job[] := taskq.parse_jobs(p_jobs);
 begin
-  return query
-  select s.ordinal, s.status, s.job_id
-  from taskq.store_jobs(p_queue, taskq.parse_jobs(p_jobs), coalesce(p_skip_wake, false)) s;
+  if exists (select from unnest(v_jobs) as j where j.unique_key is not null) then
+    return query
+    select s.ordinal, s.status, s.job_id
+    from taskq.store_anew(p_queue, v_jobs, coalesce(p_skip_wake, false)) s;
+  else
+    return query
+    select s.ordinal, s.status, s.job_id
+    from taskq.store_jobs(p_queue, v_jobs, coalesce(p_skip_wake, false)) s;
+  end if;
 end
 $$;
 

@@ -30,6 +30,7 @@ create table taskq.finished (
   snooze_count    int not null,
   progress        jsonb,
   is_unique       boolean not null,       -- had a unique key
+  is_ordered      boolean not null,
   watched         boolean not null
 )
 with (

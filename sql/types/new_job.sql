@@ -16,5 +16,6 @@ create type taskq.new_job as (
   headers         jsonb,
   unique_mode     text,
   unique_scope    text,
-  unique_for      interval
+  unique_for      interval,
+  ordered         boolean
 );

@@ -55,6 +55,7 @@ CALLS = {
     "sleep_until": "sleep_until(p_worker_id => 'w', p_queues => '{{q}}', p_wakes_at => '2030-01-01 00:00+00')",
     "snooze": "snooze(p_job_id => {job}, p_attempt_id => {attempt}, p_delay => '5 s', p_progress => '7')",
     "take_back": "take_back()",
+    "age": "age()",
 }  # fmt: skip
 
 
@@ -172,7 +173,16 @@ def test_only_one_expression_helpers_have_no_path_of_their_own(sql: Contract) ->
         where pronamespace = 'taskq'::regnamespace
           and not coalesce(proconfig, '{}') @> array['search_path=pg_catalog, pg_temp']
         order by proname""")
-    assert [row["proname"] for row in without] == ["backoff_delay", "clock", "key_lock", "purge_instant"]
+    assert [row["proname"] for row in without] == [
+        "backoff_delay",
+        "clock",
+        "key_limit",
+        "key_lock",
+        "limits_lock",
+        "order_lock",
+        "purge_instant",
+        "stamp_policy",
+    ]
 
 
 def test_says_who_enqueued_by_the_login(granted: Contract, sql: Contract) -> None:

@@ -301,6 +301,19 @@ class TestFor:
 
         assert again(sql)[0] == "created"
 
+    def test_a_replace_meets_a_holder_of_scope_waiting_that_has_begun(
+        self, sql: Contract, clock: Clock
+    ) -> None:
+        attempt = sql.new_attempt(unique_key="k", unique_for=HOUR, unique_scope="waiting")
+        fence = {"job_id": attempt["job_id"], "attempt_id": attempt["attempt_id"]}
+        assert again(sql, unique_mode="replace") == ("running", attempt["job_id"])
+        assert (
+            many(sql, {"unique_key": "k", "unique_mode": "replace"}, {"unique_key": "l"})[0][0] == "running"
+        )
+        sql.complete(**fence)
+
+        assert again(sql, unique_mode="replace") == ("existed", attempt["job_id"])
+
     def test_repeated_replacing_does_not_prolong_what_created_at_says(
         self, sql: Contract, clock: Clock
     ) -> None:

@@ -58,10 +58,12 @@ begin
         when unique_for <= interval '0' or unique_for > interval '366 days' then format('unique_for %s is outside 0 to 366 days', unique_for)
         when unique_key is null and (unique_mode is not null or unique_scope is not null or unique_for is not null)
           then 'unique_mode, unique_scope and unique_for need a unique_key'
+        when ordered and concurrency_key is null then 'an ordered job needs a concurrency_key'
+        when ordered and unique_mode like 'replace%' then 'an ordered job keeps its place: unique_mode must be keep'
       end as fault
     from unnest(p_jobs) with ordinality as t (
       task, payload, priority, scheduled_at, delay, unique_key, concurrency_key, max_attempts,
-      backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, n)
+      backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, ordered, n)
   ) j
   where j.fault is not null
   limit 1;

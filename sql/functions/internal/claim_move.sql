@@ -2,7 +2,7 @@
 --
 -- Arguments: p_ids locked by the caller; p_worker_id; p_lease overrides the jobs' own, or null.
 -- Returns: claimed_job rows: by place of the queue in p_queues, priority, time, id.
--- Locks: the ready rows, already the caller's; then their unique_keys rows.
+-- Locks: the ready rows, already the caller's.
 -- Raises: nothing.
 -- Called by: claim.
 create or replace function taskq.claim_move(
@@ -30,18 +30,15 @@ begin
     from moved m
     cross join lateral (select * from taskq.jobs where jobs.id = m.id limit 1) j
   ),
-  started as (
-    update taskq.unique_keys u set free = true
-    where u.job_id = any (array(select m.id from moved m where m.is_unique)) and u.waiting
-  ),
   leased as (
     insert into taskq.running (
       id, attempt_id, queue, task, priority, scheduled_at, expires_at, concurrency_key,
       worker_id, claimed_at, lease, lease_expires_at, attempt_count, failure_count,
-      expiry_streak, snooze_count, progress, is_unique, watched)
+      expiry_streak, snooze_count, progress, is_unique, is_ordered,
+      watched)
     select w.id, w.attempt_id, w.queue, w.task, w.priority, w.scheduled_at, w.expires_at,
       w.concurrency_key, p_worker_id, v_now, w.lease, v_now + w.lease, w.attempt_count + 1,
-      w.failure_count, w.expiry_streak, w.snooze_count, w.progress, w.is_unique, w.watched
+      w.failure_count, w.expiry_streak, w.snooze_count, w.progress, w.is_unique, w.is_ordered, w.watched
     from work w
   )
   select w.id, w.attempt_id, w.queue, w.task, w.payload, w.headers, w.progress, w.priority,

@@ -35,12 +35,13 @@ begin
     insert into taskq.finished (
       id, queue, task, status, outcome, reason, finished_at, purge_at, priority, scheduled_at,
       expires_at, concurrency_key, attempt_count, failure_count, expiry_streak, snooze_count,
-      progress, is_unique, watched)
+      progress, is_unique, is_ordered,
+      watched)
     select g.id, g.queue, g.task, 'cancelled', p_outcome, v_reason, v_now,
       greatest(k.expires_at,
         taskq.purge_instant('cancelled', q.retention_succeeded, q.retention_cancelled, q.retention_failed, v_now)),
       g.priority, g.scheduled_at, g.expires_at, g.concurrency_key, g.attempt_count,
-      g.failure_count, g.expiry_streak, g.snooze_count, g.progress, g.is_unique, g.watched
+      g.failure_count, g.expiry_streak, g.snooze_count, g.progress, g.is_unique, g.is_ordered, g.watched
     from gone g
     left join taskq.queues q on q.name = g.queue
     left join lateral (

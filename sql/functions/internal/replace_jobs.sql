@@ -1,6 +1,7 @@
 -- Rewrite queued jobs by newer requests for their unique keys.
 --
--- The job keeps its id, its attempts and created_at; its budget starts anew, and a checkpoint
+-- The job keeps its id, its attempts and created_at, an ordered one its key and its place too;
+-- its budget starts anew, and a checkpoint
 -- of the older request is gone. Of several requests for one job the last counts. It is no
 -- longer on hold: the next claim looks at the key it has now. take_keys has locked the jobs it
 -- saw; one that has come back since is taken only where nobody has to be waited for.
@@ -31,14 +32,17 @@ declare
   v_due      timestamptz;
 begin
   with locked as materialized (
-    select r.id, r.scheduled_at, r.concurrency_key, r.hold
+    select r.id, r.scheduled_at, r.concurrency_key, r.hold, r.is_ordered
     from taskq.ready r
     where r.id = any (p_holders)
     order by r.id
     for update skip locked
   ),
   request as materialized (
-    select distinct on (s.id) s.*, l.concurrency_key as old_key, l.hold,
+    select distinct on (s.id) s.*, l.concurrency_key as old_key,
+      case when l.is_ordered then l.concurrency_key else s.concurrency_key end as new_key,
+      case when l.is_ordered then l.hold end as hold,
+      l.hold is null as was_free,
       case when s.unique_mode = 'replace_keep_schedule' then l.scheduled_at else s.scheduled_at end as due_at
     from taskq.stamp_policy(p_queue, p_holders, p_jobs, v_now) s
     join locked l on l.id = s.id
@@ -47,7 +51,7 @@ begin
   rewritten as (
     update taskq.jobs j
     set task = q.task, payload = q.payload, headers = q.headers, priority = q.priority,
-      concurrency_key = q.concurrency_key, max_attempts = q.max_attempts, backoff = q.backoff,
+      concurrency_key = q.new_key, max_attempts = q.max_attempts, backoff = q.backoff,
       backoff_max = q.backoff_max, lease = q.lease, ttl = q.ttl
     from request q
     where j.id = q.id
@@ -55,7 +59,7 @@ begin
   queued as (
     update taskq.ready r
     set task = q.task, priority = q.priority, scheduled_at = q.due_at, expires_at = q.due_at + q.ttl,
-      concurrency_key = q.concurrency_key, hold = null, failure_count = 0, progress = null
+      concurrency_key = q.new_key, hold = q.hold, failure_count = 0, progress = null
     from request q
     where r.id = q.id
   ),
@@ -67,7 +71,7 @@ begin
     where u.job_id = q.id
   )
   select array_agg(q.id), min(q.due_at),
-    array_agg(q.old_key) filter (where q.hold is null and q.old_key is distinct from q.concurrency_key)
+    array_agg(q.old_key) filter (where q.was_free and q.old_key is distinct from q.new_key)
   into v_replaced, v_due, v_keys
   from request q;
 
@@ -81,7 +85,9 @@ begin
   return array(
     select case
       when h.id = any (v_replaced) then 'replaced'
-      when exists (select from taskq.unique_keys u where u.job_id = h.id and not u.free) then
+      when exists (
+        select from taskq.unique_keys u where u.job_id = h.id and (not u.free or u.expires_at > v_now)
+      ) then
         case
           when exists (select from taskq.running r where r.id = h.id) then 'running'
           when exists (select from taskq.finished f where f.id = h.id) then 'existed'

@@ -57,11 +57,13 @@ begin
   )
   insert into taskq.ready (
     id, queue, task, priority, scheduled_at, expires_at, concurrency_key, attempt_count,
-    failure_count, expiry_streak, snooze_count, progress, is_unique, watched)
+    failure_count, expiry_streak, snooze_count, progress, is_unique, is_ordered,
+    watched)
   select g.id, g.queue, g.task, g.priority, l.scheduled_at, g.expires_at, g.concurrency_key,
     g.attempt_count, l.failure_count, l.expiry_streak,
     g.snooze_count + case when l.verb = 'snooze' then 1 else 0 end,
-    coalesce(l.progress, g.progress), g.is_unique and g.id in (select h.job_id from held h), g.watched
+    coalesce(l.progress, g.progress), g.is_unique and g.id in (select h.job_id from held h), g.is_ordered,
+    g.watched
   from gone g
   join landing l on l.job_id = g.id;
 

@@ -31,7 +31,8 @@ returns table (
   ttl             interval,
   unique_mode     text,
   unique_scope    text,
-  unique_for      interval
+  unique_for      interval,
+  ordered         boolean
 )
 language sql
 stable
@@ -43,10 +44,11 @@ as $$
     coalesce(t.backoff_max, (p_queue).backoff_max, interval '1 h'),
     coalesce(t.lease, (p_queue).lease, interval '60 s'),
     coalesce(t.ttl, (p_queue).ttl),
-    coalesce(t.unique_mode, 'keep'), t.unique_scope, t.unique_for
+    coalesce(t.unique_mode, 'keep'), t.unique_scope, t.unique_for,
+    coalesce(t.ordered, false)
   from unnest(p_ids, p_jobs) with ordinality as t (
     id, task, payload, priority, scheduled_at, delay, unique_key, concurrency_key, max_attempts,
-    backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, n)
+    backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, ordered, n)
 $$;
 
 comment on function taskq.stamp_policy is

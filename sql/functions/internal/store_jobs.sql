@@ -3,12 +3,13 @@
 -- The queue's policy is stamped on each job here; a later edit of the queue never changes
 -- jobs that are already in. The depth of a bounded queue is looked at after uniqueness, so that
 -- a duplicate is welcome in a full queue; the look sees what is committed, so that callers at
--- once may exceed the bound, each by the jobs of its call.
+-- once may exceed the bound, each by the jobs of its call. An ordered job is always held first,
+-- with a signal beside it, so that only claims decide which one of its key is next.
 --
 -- Arguments: p_queue; p_jobs, null fields = the queue's default; p_skip_wake true = the call
 --   is on the client's own autocommit connection and may skip NOTIFY when nobody needs it.
 -- Returns: (ordinal from 0, status created | existed | replaced | running, job_id) in input order.
--- Locks: unique_keys by key, see take_keys; ready rows by id, see replace_jobs.
+-- Locks: the order locks of ordered keys, waits; unique_keys by key, see take_keys; ready rows by id, see replace_jobs.
 -- Raises: TQ422 bad input; TQ001 a queue without a row where queues are strict; TQ429 a full
 --   queue; TQ500; TQ100 to be called again, after a rollback to before it, see take_keys.
 -- Called by: enqueue, enqueue_many, store_anew.
@@ -26,6 +27,8 @@ as $$
 declare
   v_now      constant timestamptz := taskq.clock();
   v_queue    taskq.queues;
+  v_named    boolean;
+  v_keys     text[];
   v_ids      bigint[];
   v_holders  bigint[];
   v_statuses text[];
@@ -45,10 +48,23 @@ begin
     v_queue.name := p_queue;
   end if;
 
+  select bool_or(j.unique_key is not null), array_agg(distinct j.concurrency_key) filter (where j.ordered)
+  into v_named, v_keys
+  from unnest(p_jobs) as j;
+  if v_keys is not null then
+    -- the ids of ordered jobs are drawn in the order in which their transactions will commit
+    if cardinality(v_keys) > 1000 then
+      raise exception using errcode = 'TQ422',
+        message = format('%s ordered keys in one call are over the cap of 1000', cardinality(v_keys)),
+        hint = 'Split the list.';
+    end if;
+    perform pg_advisory_xact_lock(k.lock)
+    from (select taskq.order_lock(u.key) as lock from unnest(v_keys) as u (key) order by 1) k;
+  end if;
   v_ids := array(
     select nextval('taskq.jobs_id_seq') from generate_series(1, cardinality(p_jobs)));
   v_holders := v_ids;
-  if exists (select from unnest(p_jobs) as j where j.unique_key is not null) then
+  if v_named then
     v_holders := taskq.take_keys(p_queue, v_ids, p_jobs);
   end if;
 
@@ -77,42 +93,50 @@ begin
   ),
   queued as (
     insert into taskq.ready (
-      id, queue, task, priority, scheduled_at, expires_at, concurrency_key, is_unique)
+      id, queue, task, priority, scheduled_at, expires_at, concurrency_key, hold, is_unique,
+      is_ordered)
     select r.id, p_queue, r.task, r.priority, r.scheduled_at, r.scheduled_at + r.ttl,
-      r.concurrency_key, r.unique_key is not null
+      r.concurrency_key, case when r.ordered then 'order' end, r.unique_key is not null, r.ordered
     from request r
   )
   select min(r.scheduled_at) into v_due from request r;
+  if v_keys is not null then
+    insert into taskq.signals (kind, key) select 'key', k.key from unnest(v_keys) as k (key);
+  end if;
   if v_due is not null then
     perform taskq.wake(p_queue, v_due, p_skip_wake);
+  end if;
+
+  if v_holders = v_ids then
+    return query
+    select (t.n - 1)::int, 'created', t.id from unnest(v_ids) with ordinality as t (id, n);
+    return;
   end if;
 
   v_statuses := array(
     select case when t.holder = t.id then 'created' else 'existed' end
     from unnest(v_ids, v_holders) with ordinality as t (id, holder, n)
     order by t.n);
-  if v_holders <> v_ids then
-    v_places := array(
-      select j.n
-      from unnest(p_jobs) with ordinality as j (
-        task, payload, priority, scheduled_at, delay, unique_key, concurrency_key, max_attempts,
-        backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, n)
-      where j.unique_mode like 'replace%' and v_holders[j.n] <> v_ids[j.n]
-      order by j.n);
-    for v_place, v_status in
-      select t.place, t.status
-      from unnest(v_places, taskq.replace_jobs(
-        v_queue,
-        array(select v_holders[place] from unnest(v_places) as place),
-        array(select p_jobs[place] from unnest(v_places) as place),
-        p_skip_wake)) as t (place, status)
-    loop
-      if v_status is null then
-        raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
-      end if;
-      v_statuses[v_place] := v_status;
-    end loop;
-  end if;
+  v_places := array(
+    select j.n
+    from unnest(p_jobs) with ordinality as j (
+      task, payload, priority, scheduled_at, delay, unique_key, concurrency_key, max_attempts,
+      backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, ordered, n)
+    where j.unique_mode like 'replace%' and v_holders[j.n] <> v_ids[j.n]
+    order by j.n);
+  for v_place, v_status in
+    select t.place, t.status
+    from unnest(v_places, taskq.replace_jobs(
+      v_queue,
+      array(select v_holders[place] from unnest(v_places) as place),
+      array(select p_jobs[place] from unnest(v_places) as place),
+      p_skip_wake)) as t (place, status)
+  loop
+    if v_status is null then
+      raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
+    end if;
+    v_statuses[v_place] := v_status;
+  end loop;
 
   return query
   select (t.n - 1)::int, t.status, t.holder

@@ -24,6 +24,7 @@ returns bigint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
+set plan_cache_mode = force_generic_plan  -- planning costs more than running, and there is one good plan
 as $$
 declare
   v_now     constant timestamptz := taskq.clock();
@@ -47,7 +48,7 @@ begin
     select distinct on (t.unique_key) t.unique_key as key, t.id, t.unique_scope as scope, t.unique_for
     from unnest(p_ids, p_jobs) as t (
       id, task, payload, priority, scheduled_at, delay, unique_key, concurrency_key, max_attempts,
-      backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for)
+      backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, ordered)
     where t.unique_key is not null
     order by t.unique_key, t.id
   ) w;
@@ -138,7 +139,7 @@ begin
     select coalesce(h.holder, t.id)
     from unnest(p_ids, p_jobs) with ordinality as t (
       id, task, payload, priority, scheduled_at, delay, unique_key, concurrency_key, max_attempts,
-      backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, n)
+      backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, ordered, n)
     left join unnest(v_keys, v_holders) as h (key, holder) on h.key = t.unique_key
     order by t.n);
 end

@@ -65,7 +65,17 @@ as $$
   union all
   select r.id, 'is held for a key but has none'
   from taskq.ready r
-  where r.hold = 'key' and r.concurrency_key is null
+  where r.hold in ('key', 'order') and r.concurrency_key is null
+  union all
+  select min(r.id), format('waits in order of key "%s" for no job that is live', r.concurrency_key)
+  from taskq.ready r
+  where r.hold = 'order'
+    and not exists (
+      select from taskq.ready h
+      where h.concurrency_key = r.concurrency_key and h.is_ordered and h.hold is distinct from 'order')
+    and not exists (select from taskq.running x where x.concurrency_key = r.concurrency_key and x.is_ordered)
+    and not exists (select from taskq.signals s where s.kind = 'key' and s.key = r.concurrency_key)
+  group by r.concurrency_key
 $$;
 
 comment on function taskq.check_integrity is

@@ -14,12 +14,14 @@
 --   that waits meets: `keep` (default) leaves it, `replace` gives it this request,
 --   `replace_keep_schedule` all of it but the time; p_unique_scope `live` (default) = until
 --   the holder has ended, `waiting` = until it is started; p_unique_for = until so long after
---   the holder was enqueued at least, 0 to 366 days.
+--   the holder was enqueued at least, 0 to 366 days; p_ordered true: it is started when no older
+--   ordered job of its concurrency key is live, and older is whose producer committed before.
 -- Returns: status `created`, `existed`, `replaced`, or `running` (a replace that came too late),
 --   and the id of the new job or of the holder.
 -- Locks: a new unique key waits for a transaction that is inserting or freeing it; a replace for
 --   one that moves or replaces its holder; with scope `waiting` the holder that waits is not
---   started before this transaction ends.
+--   started before this transaction ends; an ordered job waits for other transactions that
+--   enqueue one of its key.
 -- Raises: TQ422 bad input; TQ001 no such queue, where queues are strict; TQ429 a full queue.
 -- Called by: producers.
 create or replace function taskq.enqueue(
@@ -41,6 +43,7 @@ create or replace function taskq.enqueue(
   p_unique_mode     text = null,
   p_unique_scope    text = null,
   p_unique_for      interval = null,
+  p_ordered         boolean = null,
   out status        text,
   out job_id        bigint
 )
@@ -52,7 +55,7 @@ declare
   v_jobs constant taskq.new_job[] := array[row(
     p_task, p_payload, p_priority, p_scheduled_at, p_delay, p_unique_key, p_concurrency_key,
     p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl, p_headers, p_unique_mode,
-    p_unique_scope, p_unique_for)::taskq.new_job];
+    p_unique_scope, p_unique_for, p_ordered)::taskq.new_job];
 begin
   if p_unique_mode is null or p_unique_mode = 'keep' then
     select s.status, s.job_id into enqueue.status, enqueue.job_id

@@ -5,8 +5,8 @@
 -- until the claim commits. A key that another claim holds is passed over. Rows beyond the
 -- room of a key that was counted are put on hold, so that later claims do not walk over them;
 -- a signal brings them back. Lock and count in one statement would count too old a state. While
--- somebody changes a limit every key is passed over: a row that is put on hold by the old limit
--- would not be seen by the change.
+-- somebody changes the limit of a pattern every key is passed over: a row that is put on hold by
+-- the old limit would not be seen by the change.
 --
 -- Arguments: p_ids candidates in claim order, locked by the caller.
 -- Returns: the admitted ids in claim order, those without a key among them.

@@ -7,8 +7,8 @@
 --   and has no limit of its own or of a longer pattern; p_max_running 0 (closed) to 1,000,000, null = the default
 --   of 1; p_actor, null = the session's role; p_reason.
 -- Returns: key; max_running as it is now.
--- Locks: waits for claims of jobs with a key that are under way, and for other changes of limits;
---   until this transaction ends, claims pass over jobs with a key.
+-- Locks: the key's limit row, waits. A pattern waits for claims of jobs with a key that are under
+--   way, and until this transaction ends claims pass over jobs with a key.
 -- Raises: TQ422 bad input.
 -- Called by: operators.
 create or replace function taskq.set_concurrency_limit(
@@ -35,7 +35,9 @@ begin
       message = format('max_running %s of key "%s" is outside 0 to 1000000', p_max_running, p_key);
   end if;
 
-  perform pg_advisory_xact_lock(taskq.limits_lock());
+  if right(p_key, 1) = '*' then
+    perform pg_advisory_xact_lock(taskq.limits_lock());
+  end if;
   set_concurrency_limit.key := p_key;
   set_concurrency_limit.max_running := coalesce(p_max_running, 1);
   if p_max_running is null then

@@ -19,6 +19,9 @@ select status, job_id from taskq.enqueue(
   p_max_attempts => %(max_attempts)s::pg_catalog.int4, p_backoff => %(backoff)s::pg_catalog.interval,
   p_backoff_max => %(backoff_max)s::pg_catalog.interval, p_lease => %(lease)s::pg_catalog.interval,
   p_ttl => %(ttl)s::pg_catalog.interval, p_headers => %(headers)s::pg_catalog.jsonb,
+  p_unique_mode => %(unique_mode)s::pg_catalog.text,
+  p_unique_scope => %(unique_scope)s::pg_catalog.text,
+  p_unique_for => %(unique_for)s::pg_catalog.interval,
   p_skip_wake => %(skip_wake)s::pg_catalog.bool)
 """
 
@@ -122,7 +125,7 @@ select queue, version from taskq.set_queue(
   p_retention_succeeded => %(retention_succeeded)s::pg_catalog.interval,
   p_retention_cancelled => %(retention_cancelled)s::pg_catalog.interval,
   p_retention_failed => %(retention_failed)s::pg_catalog.interval, p_actor => %(actor)s::pg_catalog.text,
-  p_reason => %(reason)s::pg_catalog.text)
+  p_reason => %(reason)s::pg_catalog.text, p_max_depth => %(max_depth)s::pg_catalog.int4)
 """
 
 _SET_CONCURRENCY_LIMIT = """

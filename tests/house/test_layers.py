@@ -17,7 +17,7 @@ LAYERS = (
     ("client", "task", "bulk"),
     ("db",),
     ("codec", "embedded", "handler", "registry", "retry"),
-    ("backoff", "clock", "context", "interrupts", "jsontext", "model", "options", "outcome"),
+    ("argument_key", "backoff", "clock", "context", "interrupts", "jsontext", "model", "options", "outcome"),
     ("errors", "text", "version"),
 )
 

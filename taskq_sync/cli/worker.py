@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from taskq_sync.cli.application import load_application, takes_application
-from taskq_sync.cli.parameters import duration, names
+from taskq_sync.cli.parameters import duration, weighted_names
 from taskq_sync.cli.target import Target, open_session, takes_target
 from taskq_sync.db.schema import Schema
 from taskq_sync.worker import Application, Worker
@@ -20,7 +20,19 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 @click.command()
 @takes_application
-@click.option("--queues", type=names, help="The queues to serve. Default: those of the program's tasks.")
+@click.option(
+    "--queues",
+    type=weighted_names,
+    metavar="NAME[:WEIGHT],...",
+    help="The queues to serve; each is looked into first in proportion to its weight, which is 1 unless said: "
+    "high:4,low:1. A name that ends in a colon and digits needs one: shard:2:1. Default: those of the program's "
+    "tasks.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Look into the queues always in the order given: while the first has jobs, no other is served.",
+)
 @click.option(
     "--slots", type=click.IntRange(1, 1000), default=8, show_default=True, help="How many jobs run at a time."
 )

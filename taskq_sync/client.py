@@ -290,10 +290,12 @@ class TaskQ:
 
         try:
             answer = repeat_until(deadline, attempt, when=may_repeat)
-        except DatabaseUnavailable as error:
+        except (DatabaseUnavailable, QueueFull) as error:
             # That the last attempt has done nothing says nothing about an earlier one.
             if unknown is not None:
                 raise unknown from unknown.__cause__
+            if isinstance(error, QueueFull):
+                raise
             earlier = next((each for each in reasons if each != error.message), None)
             if deadline.expired and earlier is not None:  # the last one had no time to find the reason out
                 message = f"{error.message}; before: {earlier}"

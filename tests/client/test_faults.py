@@ -197,6 +197,25 @@ class TestReplyLost:
 
         assert jobs() == [2]
 
+    def test_with_a_key_stays_unknown_when_the_queue_is_full_at_the_repetition(
+        self, tq: TaskQ, proxy: Proxy, jobs: Callable[[], list[int]], conn: Connection
+    ) -> None:
+        """A full queue says that nothing was enqueued, and the job came in and has ended."""
+        welcome = declare(tq)
+        welcome.enqueue(user_id=1)
+
+        def end_the_job_and_fill_the_queue(data: bytes) -> None:
+            proxy.on_reply = lambda data: data
+            conn.execute("select taskq.cancel_job(max(id)) from taskq.jobs")
+            conn.execute("select taskq.set_queue(p_queue => 'mail', p_max_depth => 1)")
+
+        proxy.on_reply = end_the_job_and_fill_the_queue
+
+        with pytest.raises(OutcomeUnknown):
+            welcome.using(unique_key="u", block=0.1).enqueue(user_id=2)
+
+        assert jobs() == [1, 2]
+
     def test_with_a_key_stays_unknown_when_the_database_does_not_come_back(
         self, proxy: Proxy, jobs: Callable[[], list[int]]
     ) -> None:

@@ -1,14 +1,19 @@
-"""Handlers that enqueue what is already there."""
+"""Jobs with unique keys while workers run: duplicates, followers, producers that cross each other."""
 
-# Scenario B33.
+# Scenarios B30, B31, B33.
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
 
 from kit.contract import Contract
+from kit.waiting import PATIENCE, eventually
 from kit.workers import WorkerThread
-from taskq_sync import TaskQ
+from taskq_sync import JobContext, TaskQ
 
 
 def test_an_expected_duplicate_is_no_error_of_the_handler_and_none_of_the_worker(
@@ -48,3 +53,53 @@ def test_a_follower_of_a_job_that_runs_is_not_lost(tq: TaskQ, drain: Callable[..
 
     assert drain().code == 0
     assert len(seen) == 3
+
+
+def test_a_retry_and_the_follower_that_has_its_key_are_both_run(
+    tq: TaskQ, drain: Callable[..., WorkerThread], sql: Contract
+) -> None:
+    """B31: nothing clashes at the claim, and nobody else is held up."""
+
+    @tq.task(queue="q", name="once", unique_scope="waiting", unique_key="k", backoff=0)
+    def once(ctx: JobContext, number: int) -> None:
+        if number == 1 and ctx.attempt == 1:
+            assert once.enqueue(number=2).created
+            raise ConnectionError("after a follower has taken the key")
+
+    @tq.task(queue="q", name="other")
+    def other(number: int) -> None: ...
+
+    first = once.enqueue(number=1)
+    tq.enqueue_many(other.job(number=number) for number in range(5))
+
+    assert drain().code == 0
+
+    assert tq.get(first).attempt_count == 2
+    assert sql.rows("select status, count(*) as n from taskq.job_view group by 1") == [
+        {"status": "succeeded", "n": 7}
+    ]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"unique_mode": "replace"}, {"unique_scope": "waiting"}, {"unique_for": 0.05}], ids=str
+)
+def test_producers_with_the_same_keys_crosswise_and_workers_do_not_disturb_each_other(
+    tq: TaskQ, work: Callable[..., WorkerThread], sql: Contract, options: dict[str, Any]
+) -> None:
+    """B30."""
+
+    @tq.task(queue="q", name="quick")
+    def quick(key: int) -> None: ...
+
+    def produce(keys: range) -> int:
+        keyed = [quick.using(unique_key=str(key), **options).job(key=key) for key in keys]
+        answers = [answer for _ in range(25) for answer in tq.enqueue_many(keyed, timeout=PATIENCE)]
+        return sum(answer.created for answer in answers)
+
+    workers = [work(slots=2) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        created = sum(threads.map(produce, (range(50), range(49, -1, -1))))
+
+    eventually(lambda: sql.value("select count(*) from taskq.finished") == created, "all jobs are run")
+    assert [worker.stop() for worker in workers] == [0, 0]
+    assert sql.value("select count(*) from taskq.attempts") == 0

@@ -33,6 +33,7 @@ from taskq_sync.db.jobs import Jobs
 from taskq_sync.db.pool import Database
 from taskq_sync.db.queues import Queues
 from taskq_sync.db.session import CANCEL_GRACE
+from taskq_sync.db.workers import Workers
 from taskq_sync.errors import (
     DatabaseUnavailable,
     EnqueueInterrupted,
@@ -42,6 +43,7 @@ from taskq_sync.errors import (
     SchemaError,
     TaskQError,
 )
+from taskq_sync.hooks import AfterHook, AroundHook, BeforeHook, FailureHook, WorkerHook
 from taskq_sync.model import EnqueueResult, Job, JobRequest
 from taskq_sync.options import JobOptions
 from taskq_sync.registry import Registry
@@ -62,13 +64,15 @@ _NOT_GRANTED = "42501"
 class TaskQ:
     """A program's way to one schema of jobs. Make one for each process and share it, also between threads.
 
-    `registry` holds the tasks; `database`, `jobs` and `queues` are the layer below, for workers and tools.
+    `registry` holds the tasks; `database`, `jobs`, `queues` and `workers` are the layer below, for workers and
+    tools.
     """
 
     registry: Registry
     database: Database
     jobs: Jobs
     queues: Queues
+    workers: Workers
 
     def __init__(
         self,
@@ -102,6 +106,7 @@ class TaskQ:
         self.database = Database(config)
         self.jobs = Jobs(self.database.statements)
         self.queues = Queues(self.database.statements)
+        self.workers = Workers(self.database.statements)
         self._allowed = False  # the schema was asked whether it serves this client
 
     # Tasks
@@ -131,6 +136,32 @@ class TaskQ:
             return made
 
         return decorate if function is None else decorate(function)
+
+    # Hooks
+
+    def on_worker_start(self, hook: WorkerHook, /) -> WorkerHook:
+        """Run *hook* in each process that runs jobs, before the first one; an error of it ends the process."""
+        return self.registry.hooks.on_worker_start(hook)
+
+    def on_worker_stop(self, hook: WorkerHook, /) -> WorkerHook:
+        """Run *hook* in each process that runs jobs, after the last one."""
+        return self.registry.hooks.on_worker_stop(hook)
+
+    def around_job(self, hook: AroundHook, /) -> AroundHook:
+        """Run each handler within *hook*: a generator function with one yield, or what returns a context manager."""
+        return self.registry.hooks.around_job(hook)
+
+    def before_job(self, hook: BeforeHook, /) -> BeforeHook:
+        """Run *hook* before each handler; an error of it fails the attempt, and the handler is not run."""
+        return self.registry.hooks.before_job(hook)
+
+    def after_job(self, hook: AfterHook, /) -> AfterHook:
+        """Run *hook* after each handler, however it has ended; see `AttemptEnd`."""
+        return self.registry.hooks.after_job(hook)
+
+    def on_failure(self, hook: FailureHook, /) -> FailureHook:
+        """Run *hook* after each attempt that has failed, with the error; for `Retry` and the like with the outcome."""
+        return self.registry.hooks.on_failure(hook)
 
     # Enqueue
 

@@ -8,6 +8,7 @@
     |-- PayloadError           a value cannot be stored or restored: correct the value at `path`
     |-- InvalidInput           the database refused an argument: correct it
     |-- JobNotFound            no such job: it never was, or retention deleted it
+    |-- WorkerNotFound         no such worker: it has ended
     |-- WrongState             the job, or the session, is not in the state this needs
     |-- QueueFull              try later
     |-- BrokenInvariant        a defect: report it with the message
@@ -17,7 +18,8 @@
     |-- EnqueueInterrupted     a bulk enqueue failed half way: `job_ids` says what is in
     |-- LeaseLost              raised in a handler: another attempt may own the job
     |-- JobCancelled           raised in a handler that asked: somebody cancelled the job
-    `-- JobTimeout             raised in a handler: its time limit has passed
+    |-- JobTimeout             raised in a handler: its time limit has passed
+    `-- HookError              a hook of the program failed, so what comes after it was not run
 
 The error of the driver is the `__cause__`. All can be pickled. Expected races (a duplicate, a lost fence at
 settle) are values, not errors.
@@ -103,6 +105,10 @@ class InvalidInput(TaskQError, ValueError):
 
 class JobNotFound(TaskQError, LookupError):
     """There is no such job (TQ001): the id is wrong, or the job ended and retention has deleted it."""
+
+
+class WorkerNotFound(TaskQError, LookupError):
+    """There is no such worker (TQ001): it has ended, or its id is wrong."""
 
 
 class WrongState(TaskQError):
@@ -200,3 +206,10 @@ class JobCancelled(TaskQError):
 
 class JobTimeout(TaskQError):
     """The handler ran longer than the time limit of its task. Counts as a failure that may be retried."""
+
+
+class HookError(TaskQError):
+    """A hook failed before the handler, or before the worker served; what the hook raised is the `__cause__`.
+
+    The attempt of the job has failed and is repeated, whatever the task says about exceptions. A worker ends.
+    """

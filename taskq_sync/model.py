@@ -8,7 +8,7 @@ for payloads that their handlers read later, in other threads.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Union, cast
 
@@ -31,6 +31,10 @@ def _parse(text: str | None) -> JsonValue:
 
 def _parse_object(text: str) -> dict[str, JsonValue]:
     return cast("dict[str, JsonValue]", json.loads(text))
+
+
+def _texts(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
 
 
 @frozen
@@ -380,6 +384,39 @@ class Presence:
 
     stop_requested: bool
     paused_queues: tuple[str, ...]
+
+
+@frozen
+class WorkerSeen:
+    """One worker, as it last announced itself. SQL: functions/observer/workers.sql."""
+
+    worker_id: str
+    host: str | None
+    pid: int | None
+    version: str | None
+    queues: tuple[str, ...] = field(converter=_texts)
+    slots: int | None
+    state: str | None
+    """`running`, `degraded`, `stopping` and so on, or `silent`: it was not heard of for a while."""
+    started_at: datetime
+    seen_at: datetime
+    running: int
+    """How many jobs it holds a lease of."""
+    stop_requested: bool
+    info_json: str = field(repr=False)
+
+    @property
+    def info(self) -> dict[str, JsonValue]:
+        """What else it announced."""
+        return _parse_object(self.info_json)
+
+
+@frozen
+class StopResult:
+    """The answer to `stop_worker`: `requested` or `already_requested`."""
+
+    worker_id: str
+    result: str
 
 
 @frozen

@@ -21,6 +21,7 @@ from taskq_sync.clock import as_duration
 from taskq_sync.context import JobContext
 from taskq_sync.errors import ConfigError, InvalidInput, UnknownTask
 from taskq_sync.handler import Handler
+from taskq_sync.hooks import Hooks
 from taskq_sync.model import JsonValue
 from taskq_sync.options import MAX_KEY_BYTES, JobOptions, check_name, check_text
 
@@ -250,10 +251,11 @@ class TaskSpec:
 
 
 class Registry:
-    """The tasks of a program, by name and alias. May be used by threads."""
+    """The tasks of a program, by name and alias, and its `hooks`. May be used by threads."""
 
     def __init__(self) -> None:
         """Start without tasks."""
+        self.hooks = Hooks()
         self._lock = Lock()  # held for look-ups of several names only, never while running code of the user's
         self._by_name: dict[str, TaskSpec] = {}
 

@@ -71,7 +71,7 @@ def enqueue(
     With --app or --import the task must be known there and take the payload, and its own options hold where
     the command says nothing. Without, any name goes: a worker somewhere will know it.
     """
-    document = json_object(sys.stdin.read() if payload == "-" else payload)
+    document = json_object(sys.stdin.read() if payload == "-" else payload, "PAYLOAD")
     text = codec.to_json(document, "payload")
     job = JobOptions(**options)
     if app is not None or imports:

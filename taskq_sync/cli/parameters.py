@@ -1,4 +1,4 @@
-"""Types of options: spans of time, instants, lists of names, JSON objects. Click shows their names as metavars."""
+"""Types of options: spans of time, sizes, instants, lists of names, JSON objects. Click names metavars after them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ def duration(text: str) -> timedelta:
         return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
     except OverflowError:
         raise click.BadParameter(f"{text!r} is too long") from None
+
+
+def size(text: str) -> int:
+    """Return bytes: a number and KB, MB, GB or TB, each 1024 times the one before; bytes without a unit."""
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(?:([kmgt])(?:i?b)?|b|)", text.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no size: write 512MB or 1.5GB")
+    return int(float(found[1]) * 1024.0 ** (" kmgt".index(found[2]) if found[2] else 0))
 
 
 def instant(text: str) -> datetime:
@@ -57,14 +65,14 @@ def weighted_names(text: str) -> dict[str, int]:
     return weights
 
 
-def json_object(text: str) -> dict[str, JsonValue]:
-    """Return a JSON object."""
+def json_object(text: str, argument: str | None = None) -> dict[str, JsonValue]:
+    """Return a JSON object. A message names the *argument*, where click does not know it."""
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"this is no JSON: {error}") from None
+        raise click.BadParameter(f"this is no JSON: {error}", param_hint=argument) from None
     if not isinstance(read, dict):
-        raise click.BadParameter('this is no JSON object such as {"user_id": 7}')
+        raise click.BadParameter('this is no JSON object such as {"user_id": 7}', param_hint=argument)
     return read
 
 

@@ -117,6 +117,20 @@ select queue, result from taskq.pause_queue(
 
 _RESUME_QUEUE = _PAUSE_QUEUE.replace("pause_queue", "resume_queue")
 
+_WORKERS = """
+select worker_id, host, pid, version, queues, slots, state, started_at, seen_at, running, stop_requested,
+  info::pg_catalog.text
+from taskq.workers(p_worker_id => %(worker_id)s::pg_catalog.text)
+"""
+
+_STOP_WORKER = """
+select worker_id, result from taskq.stop_worker(
+  p_worker_id => %(worker_id)s::pg_catalog.text, p_actor => %(actor)s::pg_catalog.text,
+  p_reason => %(reason)s::pg_catalog.text)
+"""
+
+_HOLD_SINGLETON = "select taskq.hold_singleton(p_name => %(name)s::pg_catalog.text)"
+
 _SET_QUEUE = """
 select queue, version from taskq.set_queue(
   p_queue => %(queue)s::pg_catalog.text, p_max_attempts => %(max_attempts)s::pg_catalog.int4,
@@ -185,6 +199,9 @@ class Statements:
         self.queue_stats = own(_QUEUE_STATS)
         self.pause_queue = own(_PAUSE_QUEUE)
         self.resume_queue = own(_RESUME_QUEUE)
+        self.workers = own(_WORKERS)
+        self.stop_worker = own(_STOP_WORKER)
+        self.hold_singleton = own(_HOLD_SINGLETON)
         self.set_queue = own(_SET_QUEUE)
         self.set_concurrency_limit = own(_SET_CONCURRENCY_LIMIT)
         self.take_back = own(_TAKE_BACK)

@@ -72,6 +72,7 @@ class Claimer:
         self._left = math.inf if config.max_jobs is None else config.max_jobs
         self._claims_in_a_row = 0
         self._found_nothing = False
+        self._due_in: float | None = None
         self._wake = Event()
         self._notified = Event()
         self._service = Service(name, self._run, ended)
@@ -143,7 +144,7 @@ class Claimer:
         room = self._room(now)
         if room == 0:
             return math.inf
-        idle = not len(self._attempts)
+        idle = self._idle()
         if self._rest.lying and not self._notified.is_set() and not self._hint():
             return 0.0
         found = self._claim(room)
@@ -152,7 +153,7 @@ class Claimer:
             self._rest.over()
         elif self._hint():
             self._ready_again(found)
-        elif self._config.burst and self._found_nothing:
+        elif self._config.burst and self._found_nothing and not self._due_soon():
             self._lifecycle.request_stop("nothing is due")
         return 0.0
 
@@ -166,7 +167,15 @@ class Claimer:
 
     def _drained(self) -> bool:
         """In a burst: the jobs that were under way at the last look are settled, so look what they left."""
-        return self._config.burst and not self._found_nothing and not len(self._attempts)
+        return self._config.burst and not self._found_nothing and self._idle()
+
+    def _idle(self) -> bool:
+        """Whether nothing is under way, but for threads that are stuck: nobody waits for those."""
+        return len(self._attempts) <= self._slots.stuck
+
+    def _due_soon(self) -> bool:
+        """In a burst: whether the next job is due so soon that it is waited for."""
+        return self._due_in is not None and self._due_in <= self._config.wait_for_delayed
 
     def _claim(self, room: int) -> int:
         """Claim up to *room* jobs, hand them over and return how many came."""
@@ -203,7 +212,8 @@ class Claimer:
             )
             self._rest.lay_down(monotonic())
         due_in = min((hint.due_in for hint in hints if hint.due_in is not None), default=None)
-        self._rest.nothing_due(monotonic(), None if due_in is None else due_in.total_seconds())
+        self._due_in = None if due_in is None else due_in.total_seconds()
+        self._rest.nothing_due(monotonic(), self._due_in)
         return False
 
     def _ready_again(self, found: int) -> None:

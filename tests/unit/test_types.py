@@ -11,8 +11,10 @@ import pytest
 
 PREAMBLE = """
 from __future__ import annotations
+from collections.abc import Iterator
 from datetime import timedelta
-from taskq_sync import Complete, EnqueueResult, JobContext, JobRequest, Snooze, TaskQ
+from taskq_sync import AttemptEnd, Complete, EnqueueResult, JobContext, JobRequest, Snooze, TaskQ, WorkerProcess
+from taskq_sync.worker.events import JobEnded
 
 tq = TaskQ()
 
@@ -26,6 +28,26 @@ def plain(user_id: int) -> str:
 
 @tq.task()
 def tick(ctx: JobContext) -> None: ...
+
+@tq.on_worker_start
+def start(worker: WorkerProcess) -> None:
+    worker.events.subscribe(JobEnded, lambda event: print(event.seconds))
+
+@tq.around_job
+def around(ctx: JobContext) -> Iterator[None]:
+    yield
+
+@tq.before_job
+def before(ctx: JobContext) -> int:
+    return 7
+
+@tq.after_job
+def after(ctx: JobContext, end: AttemptEnd) -> None: ...
+
+@tq.on_failure
+def failure(ctx: JobContext, error: BaseException) -> None: ...
+
+def number(a: int) -> None: ...
 
 def use(ctx: JobContext) -> None:
 """
@@ -47,6 +69,8 @@ RIGHT = [
     "c: str = plain(7)",
     "d: Complete | Snooze = welcome(ctx, user_id=7)",
     "status: str = tq.get(plain.enqueue(1).job_id).status",
+    "e: int = before(ctx)",
+    "tq.on_failure(failure)",
 ]
 
 WRONG = [
@@ -66,6 +90,9 @@ WRONG = [
     ("tick.enqueue(1)", "Too many arguments"),
     ("tq.task(quee='x')", '"quee"'),
     ("tq.enqueue_many([7])", "JobRequest"),
+    ("tq.before_job(number)", "cannot be"),
+    ("tq.after_job(before)", "cannot be"),
+    ("tq.around_job(before)", "cannot be"),
 ]
 
 

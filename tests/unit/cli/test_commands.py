@@ -41,6 +41,11 @@ def taskq(tmp_path, dsn, monkeypatch):
     return InProcess()
 
 
+def announce(conn, worker_id, **info):
+    """Have a worker announce itself."""
+    conn.execute("select taskq.announce(%s, %s)", (worker_id, json.dumps(info)))
+
+
 class TestEnqueue:
     def test_any_task_goes_without_an_application(self, taskq, conn):
         assert taskq.check("enqueue", "t", '{"a": 1}').startswith("job ")
@@ -166,8 +171,13 @@ class TestEnqueue:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("t", "[1]"), "this is no JSON object"),
-            (("t", "{"), "this is no JSON"),
+            (("t", "[1]"), "Invalid value for PAYLOAD: this is no JSON object"),
+            (
+                ("t", '{"a": 1,\n b: 2}'),
+                "Invalid value for PAYLOAD: this is no JSON: Expecting property name enclosed in double "
+                "quotes: line 2 column 2",
+            ),
+            (("t", "--headers", "{"), "Invalid value for '--headers': this is no JSON"),
             (("t", "--delay", "soon"), "'soon' is no span of time"),
             (("t", "--at", "tomorrow"), "'tomorrow' is no instant"),
             (("t", "--at", "2030-01-01T00:00"), "has no offset"),
@@ -243,6 +253,23 @@ class TestLook:
         assert [(queue["queue"], queue["ready"]) for queue in status["queues"]] == [("q", 1)]
         assert "up to date      yes" in taskq.check("status")
 
+    def test_status_shows_the_workers(self, taskq, conn):
+        assert taskq.run("status", "--json").json["workers"] == []
+        assert taskq.check("status").endswith("no workers\n")
+        announce(conn, "w", state="running", slots=3)
+        [worker] = taskq.run("status", "--json").json["workers"]
+        assert (worker["worker_id"], worker["state"], worker["slots"]) == ("w", "running", 3)
+
+    def test_lists_workers(self, taskq, conn):
+        assert taskq.check("workers", "list") == "no workers\n"
+        announce(conn, "w", state="running", slots=3, pid=77, queues=["a", "b"], process=2)
+        [worker] = taskq.run("workers", "list", "--json").json
+        assert (worker["pid"], worker["queues"], worker["running"]) == (77, ["a", "b"], 0)
+        assert worker["info"] == {"process": 2}
+        assert "a, b" in taskq.check("workers", "list")
+        conn.execute("update taskq.workers set seen_at = seen_at - interval '2 minutes'")
+        assert " silent " in taskq.check("workers", "list")
+
 
 class TestOperate:
     def test_cancels_jobs_and_says_which_had_ended(self, taskq, conn):
@@ -267,6 +294,28 @@ class TestOperate:
     def test_pauses_and_resumes_a_queue(self, taskq):
         said = [taskq.check("queues", verb, "q") for verb in ("pause", "pause", "resume", "resume")]
         assert said == [f"queue q {word}\n" for word in ("paused", "already paused", "resumed", "not paused")]
+
+    def test_asks_a_worker_to_stop(self, taskq, conn):
+        announce(conn, "w", state="running")
+        said = [taskq.check("workers", "stop", "w", "--reason", "deploy", "--actor", "me") for _ in range(2)]
+        assert said == ["worker w was asked to stop\n", "worker w was already asked to stop\n"]
+        assert " running, to stop " in taskq.check("workers", "list")
+        assert conn.execute("select verb, target, actor, reason from taskq.audit limit 1").fetchone() == (
+            "stop_worker",
+            "worker w",
+            "me",
+            "deploy",
+        )
+        assert taskq.run("workers", "stop", "w", "--json").json == {
+            "worker_id": "w",
+            "result": "already_requested",
+        }
+
+    def test_a_worker_that_is_not_there_is_a_sentence(self, taskq):
+        done = taskq.run("workers", "stop", "w")
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("taskq-sync: no worker w: It has ended")
+        assert done.err.count("\n") == 1
 
     def test_lists_queues(self, taskq):
         taskq.check("enqueue", "t", "--queue", "q", "--delay", "1h")

@@ -282,6 +282,12 @@ class TestUnique:
         tq.task(name="unique.note", unique=("user_id", "text"))(note)
         tq.task(name="unique.report", unique=("month",))(report)
 
+    def test_names_need_to_know_whether_the_one_parameter_is_the_whole_payload(self) -> None:
+        def ship(order: Later) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+        with pytest.raises(ConfigError, match=r"the types of task 'unique\.later' cannot be resolved"):
+            tq.task(name="unique.later", unique=("id",))(ship)
+
     def test_any_name_may_be_an_argument_of_a_function_that_takes_any(self) -> None:
         @tq.task(name="unique.any", unique=("user_id",))
         def sync(**rest: int) -> None: ...

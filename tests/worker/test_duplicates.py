@@ -81,7 +81,16 @@ def test_a_retry_and_the_follower_that_has_its_key_are_both_run(
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"unique_mode": "replace"}, {"unique_scope": "waiting"}, {"unique_for": 0.05}], ids=str
+    "options",
+    [
+        {},
+        {"unique_mode": "replace"},
+        {"unique_scope": "waiting"},
+        {"unique_scope": "waiting", "unique_mode": "replace"},
+        {"unique_for": 0.05},
+        {"unique_for": 0.05, "unique_mode": "replace"},
+    ],
+    ids=str,
 )
 def test_producers_with_the_same_keys_crosswise_and_workers_do_not_disturb_each_other(
     tq: TaskQ, work: Callable[..., WorkerThread], sql: Contract, options: dict[str, Any]
@@ -93,9 +102,11 @@ def test_producers_with_the_same_keys_crosswise_and_workers_do_not_disturb_each_
 
     def produce(keys: range) -> int:
         keyed = [quick.using(unique_key=str(key), **options).job(key=key) for key in keys]
-        answers = [answer for _ in range(25) for answer in tq.enqueue_many(keyed, timeout=PATIENCE)]
+        answers = [answer for _ in range(10) for answer in tq.enqueue_many(keyed, timeout=PATIENCE)]
         return sum(answer.created for answer in answers)
 
+    deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
+    before = sql.value(deadlocks)
     workers = [work(slots=2) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
         created = sum(threads.map(produce, (range(50), range(49, -1, -1))))
@@ -103,3 +114,5 @@ def test_producers_with_the_same_keys_crosswise_and_workers_do_not_disturb_each_
     eventually(lambda: sql.value("select count(*) from taskq.finished") == created, "all jobs are run")
     assert [worker.stop() for worker in workers] == [0, 0]
     assert sql.value("select count(*) from taskq.attempts") == 0
+    tq.close()  # so that its sessions have reported
+    assert sql.value(deadlocks) == before

@@ -15,6 +15,8 @@
 `taskq-sync worker --app module:tq` runs the jobs.
 """
 
+import logging
+
 from taskq_sync.client import TaskQ
 from taskq_sync.context import JobContext, JobTransaction
 from taskq_sync.errors import (
@@ -22,6 +24,7 @@ from taskq_sync.errors import (
     ConfigError,
     DatabaseUnavailable,
     EnqueueInterrupted,
+    HookError,
     InvalidInput,
     JobCancelled,
     JobNotFound,
@@ -33,14 +36,18 @@ from taskq_sync.errors import (
     SchemaError,
     TaskQError,
     UnknownTask,
+    WorkerNotFound,
     WrongState,
 )
+from taskq_sync.hooks import AttemptEnd, WorkerProcess
+from taskq_sync.logs import JobLogFilter
 from taskq_sync.model import EnqueueResult, Job, JobRequest
 from taskq_sync.options import JobOptions
 from taskq_sync.outcome import Cancel, Complete, NonRetryable, Retry, Snooze
 from taskq_sync.version import __version__
 
 __all__ = [
+    "AttemptEnd",
     "BrokenInvariant",
     "Cancel",
     "Complete",
@@ -48,10 +55,12 @@ __all__ = [
     "DatabaseUnavailable",
     "EnqueueInterrupted",
     "EnqueueResult",
+    "HookError",
     "InvalidInput",
     "Job",
     "JobCancelled",
     "JobContext",
+    "JobLogFilter",
     "JobNotFound",
     "JobOptions",
     "JobRequest",
@@ -68,6 +77,11 @@ __all__ = [
     "TaskQ",
     "TaskQError",
     "UnknownTask",
+    "WorkerNotFound",
+    "WorkerProcess",
     "WrongState",
     "__version__",
 ]
+
+# What a library says is for the program to show.
+logging.getLogger(__name__).addHandler(logging.NullHandler())

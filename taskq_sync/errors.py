@@ -8,6 +8,7 @@
     |-- PayloadError           a value cannot be stored or restored: correct the value at `path`
     |-- InvalidInput           the database refused an argument: correct it
     |-- JobNotFound            no such job: it never was, or retention deleted it
+    |-- WorkerNotFound         no such worker: it has ended
     |-- WrongState             the job, or the session, is not in the state this needs
     |-- QueueFull              try later
     |-- BrokenInvariant        a defect: report it with the message
@@ -17,7 +18,8 @@
     |-- EnqueueInterrupted     a bulk enqueue failed half way: `job_ids` says what is in
     |-- LeaseLost              raised in a handler: another attempt may own the job
     |-- JobCancelled           raised in a handler that asked: somebody cancelled the job
-    `-- JobTimeout             raised in a handler: its time limit has passed
+    |-- JobTimeout             raised in a handler: its time limit has passed
+    `-- HookError              a hook of the program failed, so what comes after it was not run
 
 The error of the driver is the `__cause__`. All can be pickled. Expected races (a duplicate, a lost fence at
 settle) are values, not errors.
@@ -105,12 +107,33 @@ class JobNotFound(TaskQError, LookupError):
     """There is no such job (TQ001): the id is wrong, or the job ended and retention has deleted it."""
 
 
+class WorkerNotFound(TaskQError, LookupError):
+    """There is no such worker (TQ001): it has ended, or its id is wrong."""
+
+
 class WrongState(TaskQError):
     """The job or the session is not in a state that allows this (TQ409). Nothing was changed."""
 
 
 class QueueFull(TaskQError):
-    """The queue holds as many waiting jobs as it may (TQ429). Nothing was enqueued; try later."""
+    """The queue holds as many waiting jobs as it may (TQ429). Nothing was enqueued; try later.
+
+    `depth` is how many jobs wait, counted no further than one beyond the `max_depth` of the queue; None where
+    that is not known. `using(block=...)` waits for room.
+    """
+
+    depth: int | None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        depth: int | None = None,
+        hint: str | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, sqlstate=sqlstate)
+        self.depth = depth
 
 
 class BrokenInvariant(TaskQError):
@@ -134,7 +157,10 @@ class OutcomeUnknown(DatabaseUnavailable):
     """The link broke after the statement was sent, so nobody can tell whether it was done.
 
     An enqueue with a `unique_key` may be repeated, and makes no second job while the first one is live; the client
-    then does so by itself. A job that has ended by then has given its key up, and is enqueued once more.
+    then does so by itself. A job that has ended by then has given its key up, and is enqueued once more; with a
+    `unique_for` longer than the call may take it has not. A key of scope `waiting` is given up when the job is
+    started, so there the client repeats the call only with such a `unique_for`. And where a call that replaces
+    meets a running job when it is repeated, nobody can tell which request that job has: this error stays.
     """
 
 
@@ -180,3 +206,10 @@ class JobCancelled(TaskQError):
 
 class JobTimeout(TaskQError):
     """The handler ran longer than the time limit of its task. Counts as a failure that may be retried."""
+
+
+class HookError(TaskQError):
+    """A hook failed before the handler, or before the worker served; what the hook raised is the `__cause__`.
+
+    The attempt of the job has failed and is repeated, whatever the task says about exceptions. A worker ends.
+    """

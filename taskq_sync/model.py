@@ -8,13 +8,14 @@ for payloads that their handlers read later, in other threads.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Union, cast
 
 from attrs import field, frozen
 
 from taskq_sync.clock import interval_text
+from taskq_sync.errors import InvalidInput
 from taskq_sync.options import JobOptions
 from taskq_sync.text import cut
 
@@ -32,12 +33,23 @@ def _parse_object(text: str) -> dict[str, JsonValue]:
     return cast("dict[str, JsonValue]", json.loads(text))
 
 
+def _texts(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
+
+
 @frozen
 class EnqueueResult:
     """The answer to one enqueue."""
 
     status: str
-    """`created`, or `existed`: the unique key is held by the job `job_id`, which is unchanged."""
+    """What became of the request:
+
+    - `created`: the job `job_id` is new.
+    - `existed`: the job `job_id` holds the unique key, and is unchanged.
+    - `replaced`: the job `job_id` holds the unique key, had not been started, and has this request now.
+    - `running`: the job `job_id` holds the unique key and has been started, so it is unchanged; what should have
+      replaced its request is not stored.
+    """
 
     job_id: int
 
@@ -45,6 +57,11 @@ class EnqueueResult:
     def created(self) -> bool:
         """Whether this call made the job."""
         return self.status == "created"
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a job has this request now: it was created with it, or it was replaced by it."""
+        return self.status in ("created", "replaced")
 
 
 @frozen(kw_only=True)
@@ -58,6 +75,15 @@ class JobRequest:
     task: str
     payload_json: str
     options: JobOptions = field(factory=JobOptions)
+
+    def __attrs_post_init__(self) -> None:
+        options = self.options
+        about_the_key = (options.unique_mode, options.unique_scope, options.unique_for)
+        if options.unique_key is None and about_the_key != (None, None, None):
+            raise InvalidInput(
+                f"a job of {self.task} has a unique_mode, unique_scope or unique_for and no unique_key",
+                hint="give it a key: using(unique_key=...), or unique=True on the task",
+            )
 
 
 @frozen
@@ -358,6 +384,39 @@ class Presence:
 
     stop_requested: bool
     paused_queues: tuple[str, ...]
+
+
+@frozen
+class WorkerSeen:
+    """One worker, as it last announced itself. SQL: functions/observer/workers.sql."""
+
+    worker_id: str
+    host: str | None
+    pid: int | None
+    version: str | None
+    queues: tuple[str, ...] = field(converter=_texts)
+    slots: int | None
+    state: str | None
+    """`running`, `degraded`, `stopping` and so on, or `silent`: it was not heard of for a while."""
+    started_at: datetime
+    seen_at: datetime
+    running: int
+    """How many jobs it holds a lease of."""
+    stop_requested: bool
+    info_json: str = field(repr=False)
+
+    @property
+    def info(self) -> dict[str, JsonValue]:
+        """What else it announced."""
+        return _parse_object(self.info_json)
+
+
+@frozen
+class StopResult:
+    """The answer to `stop_worker`: `requested` or `already_requested`."""
+
+    worker_id: str
+    result: str
 
 
 @frozen

@@ -1,8 +1,8 @@
 """The command line: `taskq-sync COMMAND`, or `python -m taskq_sync COMMAND`.
 
 One file per group of commands. Exit codes: 0 done; 1 a sentence on stderr says what went wrong and what to do; 2
-the command was not understood; 3 a worker gave up on handlers that would not end; 69 the database does not
-answer; 130 interrupted.
+the command was not understood; 3 a worker gave up on handlers that would not end; 4 jobs of a worker with
+--fail-on-error have failed; 69 the database does not answer; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from taskq_sync.cli.migrate import migrate
 from taskq_sync.cli.queues import queues
 from taskq_sync.cli.status import status
 from taskq_sync.cli.worker import worker
+from taskq_sync.cli.workers import workers
 from taskq_sync.version import __version__
 
 __all__ = ["main"]
@@ -35,5 +36,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, dev, enqueue, housekeep, jobs, migrate, queues, status, worker):
+for _command in (demo, dev, enqueue, housekeep, jobs, migrate, queues, status, worker, workers):
     main.add_command(_command)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
 import sys
-import threading
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from taskq_sync.cli.application import takes_application
+from taskq_sync.cli.reload import ReloadedWorker
+from taskq_sync.cli.sources import Sources, places_of
 from taskq_sync.cli.target import Target
 from taskq_sync.embedded import EmbeddedServer
-
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+from taskq_sync.logs import FORMATS
+from taskq_sync.worker.config import new_worker_id
+from taskq_sync.worker.supervisor import SupervisedProcess, Wakeups
 
 
 @click.command()
@@ -35,25 +31,44 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 @click.option(
     "--slots", type=click.IntRange(1, 1000), default=8, show_default=True, help="Slots of the worker."
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How the worker writes its log: as text, or as one JSON object a line.",
+)
+@click.option("--no-reload", is_flag=True, help="Do not start the worker anew when the program changes.")
 @takes_application
-def dev(folder: Path, schema: str | None, slots: int, app: str | None, imports: tuple[str, ...]) -> None:
+def dev(
+    folder: Path,
+    schema: str | None,
+    slots: int,
+    log_format: str,
+    no_reload: bool,
+    app: str | None,
+    imports: tuple[str, ...],
+) -> None:
     """Run a database for development, and a worker for your tasks.
 
     Starts a PostgreSQL server in a folder (it comes with the extra embedded), brings the schema up to date and
-    prints the DSN. With --app or --import it runs a worker. Ctrl-C or SIGTERM stops both, the worker first; the
-    data stays for the next time.
+    prints the DSN. With --app or --import it runs a worker, which starts anew when the program changes. Ctrl-C or
+    SIGTERM stops both, the worker first; the data stays for the next time.
     """
-    stop = _Stop()
-    with stop.listening(), EmbeddedServer(folder) as server:
+    with Wakeups() as wakeups, EmbeddedServer(folder) as server:
         target = Target(server.dsn, schema)
         with target.open() as session:
             target.schema.migrate(session.connection)
         click.echo(f"TASKQ_DSN={server.dsn}")
         if app is None and not imports:
             click.echo("no worker without --app or --import; Ctrl-C stops the database", err=True)
-            stop.wait()
-        elif not stop.requested:
-            sys.exit(_run_worker(stop, target, _worker_options(app, imports, slots)))
+            while not wakeups.stop_wanted:
+                wakeups.wait(None)
+        else:
+            modules = [*imports, *([] if app is None else [app])]
+            sources = None if no_reload else Sources(places_of(modules), without=folder)
+            start = partial(_start_worker, target, _worker_options(app, imports, slots, log_format))
+            sys.exit(ReloadedWorker(start, sources, wakeups).run())
 
 
 def default_folder() -> Path:
@@ -65,62 +80,22 @@ def default_folder() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "taskq-sync" / "dev"
 
 
-class _Stop:
-    """Signals to stop: remembered, and passed on to the worker process while there is one."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._undelivered: deque[int] = deque()
-
-    @property
-    def requested(self) -> bool:
-        return self._event.is_set()
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._receive) for number in _STOP_SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def wait(self) -> None:
-        self._event.wait()
-
-    def pass_on_to(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._deliver()
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        self._undelivered.append(number)
-        self._event.set()
-        self._deliver()
-
-    def _deliver(self) -> None:
-        # A handler may come between any two steps here. A signal is taken once, so the worker never sees one of
-        # ours twice: it would not wait for its handlers any more.
-        while self._process is not None and self._undelivered:
-            with contextlib.suppress(IndexError):
-                self._process.send_signal(self._undelivered.popleft())
-
-
-def _run_worker(stop: _Stop, target: Target, options: list[str]) -> int:
-    """Run the worker in a process of its own, so that the server is stopped in any case, and return its exit code."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "taskq_sync", "worker", *options],
-        env={**os.environ, "TASKQ_DSN": target.dsn_option or "", "TASKQ_SCHEMA": target.schema.name},
-        # The terminal sends Ctrl-C to all of a group: the worker would take ours for the second one, and not wait.
-        start_new_session=True,
+def _start_worker(target: Target, arguments: list[str]) -> SupervisedProcess:
+    return SupervisedProcess(
+        arguments,
+        supervisor=new_worker_id(),
+        place=0,
+        env={
+            "TASKQ_DSN": target.dsn_option or "",
+            "TASKQ_SCHEMA": target.schema.name,
+            # Python knows a compiled file by the second and the size of its source: too little for two quick edits.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
     )
-    stop.pass_on_to(process)
-    code = process.wait()
-    return code if code >= 0 else 128 - code
 
 
-def _worker_options(app: str | None, imports: tuple[str, ...], slots: int) -> list[str]:
-    options = ["--slots", str(slots)]
+def _worker_options(app: str | None, imports: tuple[str, ...], slots: int, log_format: str) -> list[str]:
+    options = ["--slots", str(slots), "--log-format", log_format]
     if app is not None:
         options += ["--app", app]
     if imports:

@@ -1,4 +1,4 @@
-"""Types of options: spans of time, instants, lists of names, JSON objects. Click shows their names as metavars."""
+"""Types of options: spans of time, sizes, instants, lists of names, JSON objects. Click names metavars after them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def duration(text: str) -> timedelta:
         raise click.BadParameter(f"{text!r} is too long") from None
 
 
+def size(text: str) -> int:
+    """Return bytes: a number and KB, MB, GB or TB, each 1024 times the one before; bytes without a unit."""
+    found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(?:([kmgt])(?:i?b)?|b|)", text.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no size: write 512MB or 1.5GB")
+    return int(float(found[1]) * 1024.0 ** (" kmgt".index(found[2]) if found[2] else 0))
+
+
 def instant(text: str) -> datetime:
     """Return an aware datetime from ISO 8601."""
     try:
@@ -42,14 +50,29 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(part for part in (each.strip() for each in text.split(",")) if part)
 
 
-def json_object(text: str) -> dict[str, JsonValue]:
-    """Return a JSON object."""
+def weighted_names(text: str) -> dict[str, int]:
+    """Return names that have commas between them, in their order, each with the weight behind its last colon."""
+    weights: dict[str, int] = {}
+    for each in names(text):
+        found = re.fullmatch(r"(.+):([0-9]+)", each)
+        name, weight = (found[1], int(found[2])) if found else (each, 1)
+        if weight < 1:
+            raise click.BadParameter(
+                f"the weight of {name!r} must be at least 1; a name may end so: {each}:1"
+            )
+        if weights.setdefault(name, weight) != weight:
+            raise click.BadParameter(f"{name!r} has two weights, {weights[name]} and {weight}")
+    return weights
+
+
+def json_object(text: str, argument: str | None = None) -> dict[str, JsonValue]:
+    """Return a JSON object. A message names the *argument*, where click does not know it."""
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"this is no JSON: {error}") from None
+        raise click.BadParameter(f"this is no JSON: {error}", param_hint=argument) from None
     if not isinstance(read, dict):
-        raise click.BadParameter('this is no JSON object such as {"user_id": 7}')
+        raise click.BadParameter('this is no JSON object such as {"user_id": 7}', param_hint=argument)
     return read
 
 

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 import click
 from attrs import frozen
 
-from taskq_sync.db.config import is_configured, read_config
+from taskq_sync.db.config import read_config
 from taskq_sync.db.jobs import Jobs
 from taskq_sync.db.pool import Database
 from taskq_sync.db.queues import Queues
 from taskq_sync.db.schema import Schema, SchemaState
 from taskq_sync.db.session import Session
+from taskq_sync.db.workers import Workers
 from taskq_sync.errors import DatabaseUnavailable
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -30,6 +31,7 @@ class Connected:
     session: Session
     jobs: Jobs
     queues: Queues
+    workers: Workers
     state: SchemaState
 
 
@@ -54,7 +56,8 @@ class Target:
         database = Database(self._config)
         with open_session(database) as session:
             state = self.schema.check_client(session.connection)
-            yield Connected(session, Jobs(database.statements), Queues(database.statements), state)
+            sql = database.statements
+            yield Connected(session, Jobs(sql), Queues(sql), Workers(sql), state)
 
 
 def open_session(database: Database) -> Session:
@@ -62,10 +65,7 @@ def open_session(database: Database) -> Session:
     try:
         return database.connect("taskq-cli")
     except DatabaseUnavailable as error:
-        if database.config.dsn or is_configured():
-            hint = "check --dsn, TASKQ_DSN, DATABASE_URL or the PG* variables"
-        else:
-            hint = "name a database with --dsn or in TASKQ_DSN, or start one with `taskq-sync dev`"
+        hint = error.hint or "check --dsn, TASKQ_DSN, DATABASE_URL or the PG* variables"
         raise DatabaseUnavailable(error.message, hint=hint, sqlstate=error.sqlstate) from error
 
 

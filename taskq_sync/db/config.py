@@ -7,7 +7,7 @@ argument            environment                     meaning
                     libpq's own `PG*`               open come from libpq (`PG*`, service, .pgpass)
 `schema`            `TASKQ_SCHEMA`                  the schema of the jobs, `taskq`
 `pooled`            `TASKQ_POOLED` (1, true, yes)   a pooler in transaction mode stands between
-`listen_dsn`        `TASKQ_LISTEN_DSN`              a direct connection for LISTEN beside the pooler
+`listen_dsn`        `TASKQ_LISTEN_DSN`              a direct connection, for LISTEN and locks
 ==================  ==============================  =================================================
 
 The string is handed to libpq whole; nothing of it is lost. The password appears in no message and no repr.
@@ -40,6 +40,10 @@ _LINK_DEFAULTS = {
 }
 _LONGEST = 86400
 _DRIVER_OF_SQLALCHEMY = re.compile(r"^(postgres(?:ql)?)\+\w+(?=://)")
+_NO_DATABASE = (
+    "no database is named: set TASKQ_DSN, DATABASE_URL or the PG* variables, "
+    "or start one with `taskq-sync dev`"
+)
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"", "0", "false", "no", "off"})
 
@@ -64,7 +68,7 @@ class DatabaseConfig:
     statements, no LISTEN."""
 
     listen_dsn: str | None = field(default=None, repr=False)
-    """Where to LISTEN when `pooled`; None means that workers poll."""
+    """A direct connection when `pooled`, to LISTEN and to hold locks; None means that workers poll."""
 
     timeout: float = field(default=DEFAULT_TIMEOUT, validator=_positive)
     """Seconds that a call of the client may take, connecting included."""
@@ -82,7 +86,7 @@ class DatabaseConfig:
 
     @property
     def can_listen(self) -> bool:
-        """Whether some connection can LISTEN."""
+        """Whether there is a direct connection, which can LISTEN and hold a lock."""
         return not self.pooled or self.listen_dsn is not None
 
     @property
@@ -141,6 +145,11 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment names a database at all: `TASKQ_DSN`, `DATABASE_URL` or one of libpq's own."""
     names = ("TASKQ_DSN", "DATABASE_URL", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT")
     return any(environ.get(name) for name in names)
+
+
+def advice(config: DatabaseConfig) -> str | None:
+    """Return what to do when nothing answers, if that is plain: nobody has named a database. Else None."""
+    return None if config.dsn or is_configured() else _NO_DATABASE
 
 
 def _parse(dsn: str) -> dict[str, str]:

@@ -71,6 +71,9 @@ class Jobs:
             "lease": interval(options.lease),
             "ttl": interval(options.ttl),
             "headers": None if options.headers is None else codec.to_json(options.headers, "headers"),
+            "unique_mode": options.unique_mode,
+            "unique_scope": options.unique_scope,
+            "unique_for": interval(options.unique_for),
             "skip_wake": skip_wake,
         }
         [row] = ex.execute(self._sql.enqueue, params)

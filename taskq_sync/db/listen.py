@@ -12,6 +12,11 @@ from taskq_sync.db.session import Session
 from taskq_sync.db.statements import Statements
 
 
+def call_of(worker_id: str) -> str:
+    """Return what `stop_worker` notifies: it calls one worker to announce itself, and is the name of no queue."""
+    return f"\t{worker_id}"
+
+
 class Listener:
     """One session that listens, outside any transaction. Used by one thread."""
 
@@ -25,7 +30,8 @@ class Listener:
             raise translate(error, "listen") from error
 
     def wait(self, timeout: float) -> frozenset[str]:
-        """Return the queues named since the last call; empty when *timeout* seconds passed without any.
+        """Return the queues named since the last call, and `call_of` workers; empty when *timeout* seconds
+        passed without any.
 
         Raises `DatabaseUnavailable` when the link is broken; then connect anew, and poll, for what was said in
         between is gone.

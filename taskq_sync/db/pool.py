@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from taskq_sync.clock import Deadline, monotonic
-from taskq_sync.db.config import DatabaseConfig
+from taskq_sync.db.config import DatabaseConfig, advice
 from taskq_sync.db.listen import Listener
 from taskq_sync.db.session import Session, open_session
 from taskq_sync.db.statements import Statements
@@ -172,6 +172,18 @@ class Database:
         """
         return _open(self.config, name, self.deadline(timeout))
 
+    def connect_direct(self, name: str, timeout: float | None = None) -> Session:
+        """Return a session of the caller's own that passes no pooler, so that it may keep state.
+
+        As `connect`; raises `ConfigError` where there is none (see `config.can_listen`).
+        """
+        if not self.config.can_listen:
+            raise ConfigError(
+                "nothing stays in a session behind a pooler: neither a LISTEN nor a lock",
+                hint="set listen_dsn or TASKQ_LISTEN_DSN to a direct connection",
+            )
+        return _open(self.config, name, self.deadline(timeout), listening=True)
+
     def pool(self, name: str, size: int) -> SessionPool:
         """Return a further pool of *size* sessions; the caller closes it."""
         return SessionPool(self.config, name=name, size=size)
@@ -181,12 +193,7 @@ class Database:
 
         Raises `ConfigError` where nothing can listen (see `config.can_listen`), `DatabaseUnavailable`.
         """
-        if not self.config.can_listen:
-            raise ConfigError(
-                "there is no LISTEN through a pooler", hint="set listen_dsn to a direct connection"
-            )
-        session = _open(self.config, name, self.deadline(timeout), listening=True)
-        return Listener(session, self.statements)
+        return Listener(self.connect_direct(name, timeout), self.statements)
 
     def deadline(self, timeout: float | None = None) -> Deadline:
         """Return the deadline of a call that begins now."""
@@ -203,7 +210,11 @@ class Database:
 def _open(config: DatabaseConfig, name: str, deadline: Deadline, *, listening: bool = False) -> Session:
     conninfo = config.conninfo(name, deadline, listening=listening)
     direct = listening or not config.pooled
-    return open_session(conninfo, pooled=not direct, deadline=deadline, target=config.target)
+    try:
+        return open_session(conninfo, pooled=not direct, deadline=deadline, target=config.target)
+    except DatabaseUnavailable as error:
+        error.hint = error.hint or advice(config)
+        raise
 
 
 def _close_all(idle: list[tuple[float, Session]], owner: int) -> None:

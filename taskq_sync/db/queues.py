@@ -50,9 +50,11 @@ class Queues:
         retention_succeeded: timedelta | None = None,
         retention_cancelled: timedelta | None = None,
         retention_failed: timedelta | None = None,
+        max_depth: int | None = None,
     ) -> QueueVersion:
         """Change the defaults for jobs enqueued from now on; None leaves a setting as it is.
 
+        While *max_depth* jobs wait, due or not, an enqueue that would add one raises `QueueFull`.
         SQL: operator/set_queue.sql.
         """
         params = {
@@ -65,6 +67,7 @@ class Queues:
             "retention_succeeded": interval(retention_succeeded),
             "retention_cancelled": interval(retention_cancelled),
             "retention_failed": interval(retention_failed),
+            "max_depth": max_depth,
             "actor": actor,
             "reason": reason,
         }

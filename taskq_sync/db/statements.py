@@ -19,6 +19,9 @@ select status, job_id from taskq.enqueue(
   p_max_attempts => %(max_attempts)s::pg_catalog.int4, p_backoff => %(backoff)s::pg_catalog.interval,
   p_backoff_max => %(backoff_max)s::pg_catalog.interval, p_lease => %(lease)s::pg_catalog.interval,
   p_ttl => %(ttl)s::pg_catalog.interval, p_headers => %(headers)s::pg_catalog.jsonb,
+  p_unique_mode => %(unique_mode)s::pg_catalog.text,
+  p_unique_scope => %(unique_scope)s::pg_catalog.text,
+  p_unique_for => %(unique_for)s::pg_catalog.interval,
   p_skip_wake => %(skip_wake)s::pg_catalog.bool)
 """
 
@@ -114,6 +117,20 @@ select queue, result from taskq.pause_queue(
 
 _RESUME_QUEUE = _PAUSE_QUEUE.replace("pause_queue", "resume_queue")
 
+_WORKERS = """
+select worker_id, host, pid, version, queues, slots, state, started_at, seen_at, running, stop_requested,
+  info::pg_catalog.text
+from taskq.workers(p_worker_id => %(worker_id)s::pg_catalog.text)
+"""
+
+_STOP_WORKER = """
+select worker_id, result from taskq.stop_worker(
+  p_worker_id => %(worker_id)s::pg_catalog.text, p_actor => %(actor)s::pg_catalog.text,
+  p_reason => %(reason)s::pg_catalog.text)
+"""
+
+_HOLD_SINGLETON = "select taskq.hold_singleton(p_name => %(name)s::pg_catalog.text)"
+
 _SET_QUEUE = """
 select queue, version from taskq.set_queue(
   p_queue => %(queue)s::pg_catalog.text, p_max_attempts => %(max_attempts)s::pg_catalog.int4,
@@ -122,7 +139,7 @@ select queue, version from taskq.set_queue(
   p_retention_succeeded => %(retention_succeeded)s::pg_catalog.interval,
   p_retention_cancelled => %(retention_cancelled)s::pg_catalog.interval,
   p_retention_failed => %(retention_failed)s::pg_catalog.interval, p_actor => %(actor)s::pg_catalog.text,
-  p_reason => %(reason)s::pg_catalog.text)
+  p_reason => %(reason)s::pg_catalog.text, p_max_depth => %(max_depth)s::pg_catalog.int4)
 """
 
 _SET_CONCURRENCY_LIMIT = """
@@ -182,6 +199,9 @@ class Statements:
         self.queue_stats = own(_QUEUE_STATS)
         self.pause_queue = own(_PAUSE_QUEUE)
         self.resume_queue = own(_RESUME_QUEUE)
+        self.workers = own(_WORKERS)
+        self.stop_worker = own(_STOP_WORKER)
+        self.hold_singleton = own(_HOLD_SINGLETON)
         self.set_queue = own(_SET_QUEUE)
         self.set_concurrency_limit = own(_SET_CONCURRENCY_LIMIT)
         self.take_back = own(_TAKE_BACK)

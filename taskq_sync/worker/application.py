@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -13,10 +12,16 @@ from attrs import field, frozen
 
 from taskq_sync.client import TaskQ
 from taskq_sync.errors import ConfigError
+from taskq_sync.logs import FORMATS
 
 
 def _texts(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
+
+
+def _known(instance: object, attribute: object, value: str) -> None:
+    if value not in FORMATS:
+        raise ConfigError(f"log_format must be {' or '.join(FORMATS)}, it is {value!r}")
 
 
 @frozen(kw_only=True)
@@ -32,8 +37,8 @@ class Application:
     log_level: str | None = None
     """What child processes log to stderr; None = what Python does by itself."""
 
-    log_format: str = logging.BASIC_FORMAT
-    """How they write a line."""
+    log_format: str = field(default="text", validator=_known)
+    """In which form they do it: `text` or `json`."""
 
     def load(self) -> TaskQ:
         """Import the modules and return the `TaskQ`.

@@ -7,57 +7,19 @@ so that nobody else takes the job.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from enum import Enum
-from functools import lru_cache
+from typing import Protocol
 
-from attrs import frozen
-
-from taskq_sync.clock import monotonic
+from taskq_sync.clock import Deadline, monotonic
 from taskq_sync.model import ClaimedJob
+from taskq_sync.worker.lease import Leased, terms_of
 from taskq_sync.worker.threads import Event, Lock
 
-#: The beat of a long lease, in seconds; a shorter lease is beaten three times in its length.
-LONGEST_BEAT = 30.0
-
-#: What is taken off a lease for the local deadline: a share of it, and at least so many seconds.
-MARGIN_SHARE = 0.1
-MARGIN_FLOOR = 0.05
-
-
-def beat_of(lease: float, configured: float | None = None) -> float:
-    """Return the seconds between two beats for a lease of so many seconds.
-
-    A *configured* beat counts where it is below half of the lease; above that one late beat would cost the
-    lease.
-    """
-    if configured is not None and configured < lease / 2:
-        return configured
-    return min(lease / 3, LONGEST_BEAT)
-
-
-@frozen
-class Terms:
-    """What a lease means for its holder, in seconds; computed once for each length."""
-
-    lease: float
-    """How long the database waits."""
-
-    beat: float
-    """How long the holder waits before it renews."""
-
-    trusted: float
-    """How long after the sending of the call that granted or renewed it the holder relies on it. The database counts
-    from a moment later, so its lease ends later in any case."""
-
-
-@lru_cache(maxsize=1024)
-def terms_of(lease: timedelta, configured_beat: float | None = None) -> Terms:
-    """Return the terms of a *lease*."""
-    seconds = lease.total_seconds()
-    margin = max(seconds * MARGIN_SHARE, MARGIN_FLOOR)
-    return Terms(seconds, beat_of(seconds, configured_beat), seconds - margin)
+#: How long a handler waits for news of a lease that may be over, and how often it looks, in seconds.
+NEWS_PATIENCE = 6.0
+NEWS_LOOK = 0.01
 
 
 class Stage(Enum):
@@ -69,7 +31,7 @@ class Stage(Enum):
     ENDED = "ended"  # nothing more happens here; its verdict is on the way or known
 
 
-class LiveAttempt:
+class LiveAttempt(Leased):
     """One claim of one job.
 
     Written by several threads without a lock: each field has one writer at a time, and a reader that sees the
@@ -80,6 +42,8 @@ class LiveAttempt:
     ====================  ==========================================  ==========================
     deadline              the claimer, then the heartbeat             its handler, the heartbeat
     beat_at               the claimer, the heartbeat, its handler     the heartbeat
+    beaten_until          its slot                                    the heartbeat
+    heard_at              the claimer, the heartbeat                  the housekeeper
     cancel_requested      the heartbeat                               its handler
     lost                  the heartbeat, its own transaction          its handler, its slot
     commit_unknown        its own transaction                         its slot, the settler
@@ -96,29 +60,25 @@ class LiveAttempt:
 
     __slots__ = (
         "_turn",
-        "beat_at",
+        "beaten_until",
         "cancel_requested",
         "checkpoint",
         "commit_unknown",
-        "deadline",
         "doubt_told",
-        "fence",
         "flush",
         "given_up",
+        "heard_at",
         "job",
         "lost",
         "stage",
         "started_at",
         "stored_checkpoint",
-        "terms",
         "transaction_used",
     )
 
     def __init__(self, job: ClaimedJob, *, sent_at: float, beat: float | None = None) -> None:
         """Hold *job*, claimed by a call sent at the monotonic instant *sent_at*; *beat* if configured."""
         self.job = job
-        self.fence = job.attempt_id
-        self.terms = terms_of(job.lease, beat)
         self.stage = Stage.WAITING
         self.started_at = 0.0
         self.cancel_requested = False
@@ -129,8 +89,10 @@ class LiveAttempt:
         self.checkpoint: str | None = None
         self.stored_checkpoint: str | None = None
         self.flush: Event | None = None
+        self.heard_at = sent_at
+        self.beaten_until = math.inf
         self._turn = Lock()
-        self.renewed(sent_at)
+        super().__init__(job.job_id, job.attempt_id, terms_of(job.lease, beat), sent_at=sent_at)
 
     def take(self, stage: Stage = Stage.RUNNING) -> bool:
         """Put the attempt into *stage* and return True, unless somebody was quicker.
@@ -145,8 +107,7 @@ class LiveAttempt:
 
     def renewed(self, sent_at: float) -> None:
         """Count the lease from *sent_at*, when the call that renewed it was sent."""
-        self.deadline = sent_at + self.terms.trusted
-        self.beat_at = sent_at + self.terms.beat
+        super().renewed(sent_at)
         self.doubt_told = False
 
     @property
@@ -170,6 +131,22 @@ class LiveAttempt:
         return job.concurrency_key is not None or job.suspect or job.last_attempt
 
 
+class Onlooker(Protocol):
+    """Who must know what is held before any handler can keep the interpreter to itself.
+
+    Called by the thread that changes the registry, after the change, without a lock.
+    """
+
+    def hold(self, attempts: Sequence[LiveAttempt]) -> None:
+        """These are held from now on."""
+
+    def drop(self, fences: Sequence[int]) -> None:
+        """These are held no longer."""
+
+    def limit(self, attempt: LiveAttempt) -> None:
+        """Its `beaten_until` has changed."""
+
+
 class Attempts:
     """The registry: fence -> attempt.
 
@@ -184,6 +161,13 @@ class Attempts:
         self._held: dict[int, LiveAttempt] = {}
         self._next_beat = math.inf
         self.beat_wanted = Event()
+        self._onlooker: Onlooker | None = None
+        self._grace = 0.0
+
+    def show(self, onlooker: Onlooker, *, grace: float) -> None:
+        """Tell *onlooker* of every change; to be called before the worker starts. *grace* is in seconds."""
+        self._onlooker = onlooker
+        self._grace = grace
 
     def __len__(self) -> int:
         return len(self._held)
@@ -198,6 +182,33 @@ class Attempts:
                 self._next_beat = earliest
         if sooner:
             self.beat_wanted.set()
+        if self._onlooker is not None:
+            self._onlooker.hold(attempts)
+
+    def limit(self, attempt: LiveAttempt, at: float) -> None:
+        """The time of *attempt* is up at this monotonic instant; `math.inf` = never.
+
+        Where somebody looks on, it is beaten until a grace later and no longer.
+        """
+        until = at + self._grace
+        if self._onlooker is not None and attempt.beaten_until != until:
+            attempt.beaten_until = until
+            self._onlooker.limit(attempt)
+            if until == math.inf:  # its beat may have been due for some time
+                self.beat_wanted.set()
+
+    def in_doubt(self, attempt: LiveAttempt) -> bool:
+        """Whether the lease of *attempt* may have run out; to be asked by its handler.
+
+        A handler that has kept the interpreter to itself is the first to go on: what came meanwhile is not read yet.
+        Where another process beats, wait a little for its news.
+        """
+        if self._onlooker is not None and attempt.doubtful:
+            self.beat_wanted.set()
+            patience = Deadline.after(NEWS_PATIENCE)
+            while attempt.doubtful and not (attempt.lost or attempt.doubt_told or patience.expired):
+                time.sleep(NEWS_LOOK)
+        return attempt.doubtful
 
     def get(self, fence: int) -> LiveAttempt | None:
         """Return the attempt with this *fence* if it is held."""
@@ -205,9 +216,20 @@ class Attempts:
 
     def remove(self, fences: Iterable[int]) -> None:
         """Hold these no longer; unknown ones are ignored."""
+        fences = list(fences)
         with self._lock:
             for fence in fences:
                 self._held.pop(fence, None)
+        if self._onlooker is not None:
+            self._onlooker.drop(fences)
+
+    def unheard(self) -> bool:
+        """Whether the lease of an attempt may be over, and no beat since then has brought word of it."""
+        now = monotonic()
+        return any(
+            each.heard_at < each.deadline <= now and not each.lost and each.beat_at < math.inf
+            for each in self.held()
+        )
 
     def held(self) -> list[LiveAttempt]:
         """Return all attempts, oldest first."""
@@ -219,6 +241,9 @@ class Attempts:
 
         Until the next call, whoever adds an attempt that needs an earlier one sets `beat_wanted`.
         """
+        now = monotonic()
         with self._lock:
-            self._next_beat = min((each.beat_at for each in self._held.values()), default=math.inf)
+            self._next_beat = min(
+                (each.beat_at for each in self._held.values() if now < each.beaten_until), default=math.inf
+            )
             return self._next_beat

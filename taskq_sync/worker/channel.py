@@ -23,7 +23,8 @@ class ChannelClosed(Exception):
 
 
 class Channel:
-    """One end. `_lock` is held while a document is sent, so that two of them do not mix."""
+    """One end. `_lock` is held while a document is sent, so that two of them do not mix and none is sent after the end
+    is closed, when its number may be that of another file."""
 
     def __init__(self, end: socket.socket, *, timeout: float | None = None) -> None:
         """Own *end*; sending blocks up to *timeout* seconds, None = for ever."""
@@ -58,9 +59,14 @@ class Channel:
             self._ready.extend(json.loads(line) for line in lines)
         return self._ready.popleft()
 
+    def fileno(self) -> int:
+        """Return the descriptor, for who waits for several things at once."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Close this end; the other side finds out."""
-        self._socket.close()
+        with self._lock:
+            self._socket.close()
 
     def _read(self, timeout: float | None) -> bytes | None:
         if timeout is not None and not self._poll.poll(1000 * timeout):

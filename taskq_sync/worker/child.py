@@ -9,69 +9,55 @@ or is gone.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import logging
 import os
-import signal
-import socket
 import sys
-from types import FrameType
 from typing import Any, NoReturn
 
+from taskq_sync import logs
 from taskq_sync.client import TaskQ
+from taskq_sync.hooks import WorkerProcess
 from taskq_sync.model import Verdict
+from taskq_sync.worker import log
 from taskq_sync.worker.application import Application
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
 from taskq_sync.worker.channel import Channel, ChannelClosed
 from taskq_sync.worker.child_attempt import ChildAttempt, FlushWish
 from taskq_sync.worker.child_runner import ChildRunner
+from taskq_sync.worker.child_start import begin
 from taskq_sync.worker.events import Events
 from taskq_sync.worker.failures import describe
+from taskq_sync.worker.hooks import start_worker, stop_worker
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.messages import job_of, verdict_to_plain
 from taskq_sync.worker.pauses import Pauses
-from taskq_sync.worker.signals import STOP_SIGNALS
 from taskq_sync.worker.threads import Service, SimpleQueue, service_name
 from taskq_sync.worker.transaction import Transactions
 
 
 def main(channel_descriptor: int, lifeline: int, worker_id: str, application: dict[str, Any]) -> NoReturn:
     """Run jobs until the worker closes the channel, then end the process."""
-    _die_with(lifeline)
-    for number in STOP_SIGNALS:
-        # Not SIG_IGN: that would be inherited by the programs that handlers start.
-        signal.signal(number, _ignore)
-    channel = Channel(socket.socket(fileno=channel_descriptor))
+    channel = begin(channel_descriptor, lifeline)
     try:
         found = Application(**application)
         if found.log_level is not None:
-            logging.basicConfig(level=found.log_level, format=found.log_format, stream=sys.stderr)
+            logs.set_up(found.log_level, found.log_format)
         tq = found.load()
+        events = Events()
+        log.observe_hooks(events)
+        # In the child nothing occurs that its worker does not report, so there are observers in the worker only.
+        process = WorkerProcess(worker_id=worker_id, is_child=True, events=Events())
+        start_worker(tq.registry.hooks, process)
     except BaseException as error:  # the border to user code
         with contextlib.suppress(ChannelClosed):
             channel.send({"failed": describe(error)})
         sys.exit(1)
     try:
-        Child(channel, tq, worker_id).serve()
+        Child(channel, tq, worker_id, events).serve()
     except ChannelClosed:  # the worker is gone, or wants no answer any more
         os._exit(1)
+    stop_worker(tq.registry.hooks, process, events)
     channel.close()
     sys.exit(0)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None: ...
-
-
-def _die_with(lifeline: int) -> None:
-    """Have the kernel kill this process as soon as nobody holds the other end of the pipe *lifeline*.
-
-    The reader of the channel would notice too, but not while a handler keeps the interpreter to itself.
-    """
-    os.set_inheritable(lifeline, False)
-    if sys.platform == "linux":
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 class Child:
@@ -80,7 +66,7 @@ class Child:
     `_attempt` is set by the reader, before anything else about the job can arrive, and reset by the main thread.
     """
 
-    def __init__(self, channel: Channel, tq: TaskQ, worker_id: str) -> None:
+    def __init__(self, channel: Channel, tq: TaskQ, worker_id: str, events: Events) -> None:
         self._channel = channel
         self._attempt: ChildAttempt | None = None
         self._jobs: SimpleQueue[ChildAttempt | None] = SimpleQueue()
@@ -96,7 +82,7 @@ class Child:
             transactions=Transactions(pool, tq.jobs, worker_id),
             pauses=Pauses(Events()),
             lifecycle=self._lifecycle,
-            events=Events(),
+            events=events,
         )
 
     def serve(self) -> None:

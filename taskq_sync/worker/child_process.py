@@ -14,12 +14,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-
-import attrs
+from collections.abc import Callable, Iterator, Sequence
 
 from taskq_sync.clock import Deadline
-from taskq_sync.worker.application import Application
 from taskq_sync.worker.channel import Channel, ChannelClosed
 
 #: Importing the program and connecting may take so many seconds.
@@ -38,8 +35,8 @@ _LOOK_WHETHER_ENDED = 0.01
 
 # The path is that of the worker, so that the child finds the same modules, this one first of all.
 _BOOT = (
-    "import json, sys; path, *given = json.loads(sys.argv.pop()); sys.path[:] = path;"
-    " from taskq_sync.worker.child import main; main(*given)"
+    "import importlib, json, sys; path, program, *given = json.loads(sys.argv.pop()); sys.path[:] = path;"
+    " importlib.import_module(program).main(*given)"
 )
 
 
@@ -53,8 +50,11 @@ class ChildProcess:
     `jobs` counts what it was given.
     """
 
-    def __init__(self, worker_id: str, application: Application, *, unwanted: Callable[[], bool]) -> None:
-        """Spawn a child and wait until it has imported the program, or is *unwanted*.
+    def __init__(self, program: str, given: Sequence[object], *, unwanted: Callable[[], bool]) -> None:
+        """Spawn a child and wait until it is ready, or *unwanted*.
+
+        *program* is the module whose `main` it runs: with the descriptors of its channel and its lifeline, and with
+        what is *given*, in the types of JSON. Other users of the machine can read that.
 
         Blocks up to `START_TIMEOUT`. Raises `ChildFailed`.
         """
@@ -63,10 +63,10 @@ class ChildProcess:
         ours, theirs = socket.socketpair()
         read_end, self._lifeline = os.pipe()
         self.channel = Channel(ours, timeout=SEND_TIMEOUT)
-        given = [sys.path, theirs.fileno(), read_end, worker_id, attrs.asdict(application)]
+        words = json.dumps([sys.path, program, theirs.fileno(), read_end, *given])
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *_interpreter_options(), "-c", _BOOT, json.dumps(given)],
+                [sys.executable, *interpreter_options(), "-c", _BOOT, words],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), read_end),
                 start_new_session=True,
@@ -101,16 +101,14 @@ class ChildProcess:
         self._wait_for_end()
         self.kill()
 
-    def death(self) -> str:
-        """Return how the process ended; it is killed if it has only closed its channel."""
+    def death(self, during: str = "in the middle of the job") -> str:
+        """Return how the process ended, if by itself *during* what; it is killed if it has only closed its channel."""
         by_itself = self._wait_for_end()
         self.kill()
         code = self._process.returncode
         if not by_itself:
             return "the child process closed its channel and was killed"
-        if code < 0:
-            return f"the child process was killed by signal {-code}{_name_of(-code)}"
-        return f"the child process ended with exit code {code} in the middle of the job"
+        return f"the child process {describe_exit(code)}" + ("" if code < 0 else f" {during}")
 
     def kill(self) -> None:
         """End the process and what it has started, now. Does nothing to one that was killed before."""
@@ -137,7 +135,7 @@ class ChildProcess:
         raise ChildFailed(
             f"a child process did not start in {START_TIMEOUT:g} s"
             if message is None
-            else f"a child process could not import the program: {message.get('failed')}"
+            else f"a child process could not get ready: {message.get('failed')}"
         )
 
     def _wait_for_end(self) -> bool:
@@ -149,6 +147,13 @@ class ChildProcess:
         return True
 
 
+def describe_exit(code: int) -> str:
+    """Return how a process ended that has left this exit code, negative for a signal."""
+    if code < 0:
+        return f"was killed by signal {-code}{_name_of(-code)}"
+    return f"ended with exit code {code}"
+
+
 def _name_of(number: int) -> str:
     try:
         return f" ({signal.Signals(number).name})"
@@ -156,7 +161,7 @@ def _name_of(number: int) -> str:
         return ""
 
 
-def _interpreter_options() -> Iterator[str]:
+def interpreter_options() -> Iterator[str]:
     """Return the options of this interpreter that change what a program does."""
     yield from ["-O"] * sys.flags.optimize
     yield from (f"-W{each}" for each in sys.warnoptions)

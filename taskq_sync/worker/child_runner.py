@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from taskq_sync.interrupts import Guard
 from taskq_sync.registry import TaskSpec
-from taskq_sync.worker.attempts import LiveAttempt
+from taskq_sync.worker.context import WorkerContext
 from taskq_sync.worker.runner import Runner
 
 _MIB = 1024 * 1024
@@ -25,13 +26,15 @@ class ChildRunner(Runner):
 
     out_of_memory = False
 
-    def _call(self, attempt: LiveAttempt, spec: TaskSpec, arguments: Mapping[str, Any]) -> object:
+    def _call(
+        self, spec: TaskSpec, arguments: Mapping[str, Any], context: WorkerContext, guard: Guard | None
+    ) -> object:
         limit = spec.memory_limit
         if limit is None:
-            return super()._call(attempt, spec, arguments)
+            return super()._call(spec, arguments, context, guard)
         try:
             with memory_limit(limit):
-                return super()._call(attempt, spec, arguments)
+                return super()._call(spec, arguments, context, guard)
         except MemoryError as error:
             self.out_of_memory = True
             # By now the limit is lifted, so there is room for the traceback.

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import attrs
+
 from taskq_sync.worker.application import Application
 from taskq_sync.worker.child_process import ChildFailed, ChildProcess
 from taskq_sync.worker.threads import Lock
+
+#: What the children run.
+PROGRAM = "taskq_sync.worker.child"
 
 
 class Children:
@@ -67,7 +72,8 @@ class Children:
     def _spawn(self) -> ChildProcess:
         if self._application is None:
             raise ChildFailed("the worker was not told where a child process finds the program")
-        return ChildProcess(self._worker_id, self._application, unwanted=self._unwanted)
+        given = [self._worker_id, attrs.asdict(self._application)]
+        return ChildProcess(PROGRAM, given, unwanted=self._unwanted)
 
     def _take(self) -> ChildProcess | None:
         while True:

@@ -6,7 +6,6 @@ It also gives back the jobs that no slot has started in time, and sleeps when th
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -25,6 +24,7 @@ from taskq_sync.worker.rest import REGISTRATION, Rest
 from taskq_sync.worker.settler import Settler
 from taskq_sync.worker.slots import Slots
 from taskq_sync.worker.threads import Event, Service
+from taskq_sync.worker.turns import Turns
 from taskq_sync.worker.verdicts import not_started
 from taskq_sync.worker.waiting import Waiting
 
@@ -63,7 +63,8 @@ class Claimer:
         self._pauses = pauses
         self._lifecycle = lifecycle
         self._events = events
-        self._queues = deque(config.queues)
+        self._queues = tuple(config.queues)
+        self._turns = Turns(config.queues, strict=config.strict)
         self._lease = None if config.lease is None else timedelta(seconds=config.lease)
         self._prefetch = Prefetch(config.slots)
         self._rest = Rest(config.poll_interval)
@@ -71,6 +72,7 @@ class Claimer:
         self._left = math.inf if config.max_jobs is None else config.max_jobs
         self._claims_in_a_row = 0
         self._found_nothing = False
+        self._due_in: float | None = None
         self._wake = Event()
         self._notified = Event()
         self._service = Service(name, self._run, ended)
@@ -142,7 +144,7 @@ class Claimer:
         room = self._room(now)
         if room == 0:
             return math.inf
-        idle = not len(self._attempts)
+        idle = self._idle()
         if self._rest.lying and not self._notified.is_set() and not self._hint():
             return 0.0
         found = self._claim(room)
@@ -151,7 +153,7 @@ class Claimer:
             self._rest.over()
         elif self._hint():
             self._ready_again(found)
-        elif self._config.burst and self._found_nothing:
+        elif self._config.burst and self._found_nothing and not self._due_soon():
             self._lifecycle.request_stop("nothing is due")
         return 0.0
 
@@ -165,13 +167,20 @@ class Claimer:
 
     def _drained(self) -> bool:
         """In a burst: the jobs that were under way at the last look are settled, so look what they left."""
-        return self._config.burst and not self._found_nothing and not len(self._attempts)
+        return self._config.burst and not self._found_nothing and self._idle()
+
+    def _idle(self) -> bool:
+        """Whether nothing is under way, but for threads that are stuck: nobody waits for those."""
+        return len(self._attempts) <= self._slots.stuck
+
+    def _due_soon(self) -> bool:
+        """In a burst: whether the next job is due so soon that it is waited for."""
+        return self._due_in is not None and self._due_in <= self._config.wait_for_delayed
 
     def _claim(self, room: int) -> int:
         """Claim up to *room* jobs, hand them over and return how many came."""
         self._notified.clear()
-        queues = list(self._queues)
-        self._queues.rotate(-1)
+        queues = self._turns.next()
         sent_at = monotonic()
         jobs = self._link.call(
             lambda session: self._jobs.claim(session, queues, self._config.worker_id, room, self._lease)
@@ -190,7 +199,7 @@ class Claimer:
 
     def _hint(self) -> bool:
         """Return whether something is ready; if not, lie down until the next job is due."""
-        queues = self._config.queues
+        queues = self._queues
         asked_at = monotonic()
         hints = self._link.call(lambda session: self._jobs.poll_hint(session, queues))
         self._pauses.update((hint.queue for hint in hints if hint.state == "paused"), asked_at=asked_at)
@@ -203,7 +212,8 @@ class Claimer:
             )
             self._rest.lay_down(monotonic())
         due_in = min((hint.due_in for hint in hints if hint.due_in is not None), default=None)
-        self._rest.nothing_due(monotonic(), None if due_in is None else due_in.total_seconds())
+        self._due_in = None if due_in is None else due_in.total_seconds()
+        self._rest.nothing_due(monotonic(), self._due_in)
         return False
 
     def _ready_again(self, found: int) -> None:

@@ -85,7 +85,7 @@ class WorkerContext(JobContext):
     @property
     def cancelled(self) -> bool:
         """Whether somebody cancelled the job, or its lease is in doubt."""
-        return self._attempt.cancel_requested or self._attempt.doubtful
+        return self._attempt.cancel_requested or self._attempts.in_doubt(self._attempt)
 
     def raise_if_cancelled(self) -> None:
         """Raise what `should_stop` means."""
@@ -103,7 +103,7 @@ class WorkerContext(JobContext):
         return self._transactions.begin(self._attempt)
 
     def _check_lease(self) -> None:
-        if self._attempt.doubtful:
+        if self._attempts.in_doubt(self._attempt):
             raise LeaseLost(f"the lease of job {self.job.job_id} has run out or was lost")
 
     def _flush(self) -> None:

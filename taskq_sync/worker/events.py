@@ -13,11 +13,19 @@ from typing import Any, TypeVar
 
 from attrs import field, frozen
 
+from taskq_sync.errors import ConfigError, HookError
 from taskq_sync.model import ClaimedJob, Settled, Verdict
 
 logger = logging.getLogger("taskq_sync.worker")
 
-EventType = TypeVar("EventType", bound="WorkerEvent")
+EventType = TypeVar("EventType")
+
+
+#: The consequence of a refused verdict for which there is no other.
+LEFT_TO_ITS_LEASE = "the job is left to its lease"
+
+#: The reason of a worker that has found its singleton taken.
+ALREADY_RUNNING = "already running"
 
 
 class WorkerEvent:
@@ -34,11 +42,25 @@ class WorkerStarted(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class StartRefused(WorkerEvent):
+    """A hook of `on_worker_start` failed, so the worker does not serve."""
+
+    error: HookError
+
+
+@frozen(kw_only=True)
 class WorkerEnded(WorkerEvent):
     """Nothing runs any more, or will in a moment: the process ends with this code."""
 
     worker_id: str
     exit_code: int
+
+
+@frozen(kw_only=True)
+class WorkerSpent(WorkerEvent):
+    """The worker begins to stop so that a fresh process may take its place, because of *reason*."""
+
+    reason: str
 
 
 @frozen(kw_only=True)
@@ -96,6 +118,26 @@ class JobFailed(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class HookFailed(WorkerEvent):
+    """A hook of the program raised *error*, which changes nothing for the *job*: its handler has ended.
+
+    *job* None: it is a hook of the process. Hooks before a handler fail the attempt instead: `JobFailed`.
+    """
+
+    hook: str
+    error: BaseException
+    job: ClaimedJob | None
+
+
+@frozen(kw_only=True)
+class TaskUnknown(WorkerEvent):
+    """This program has no task of the job's name: the job is released for *seconds*, for a worker that has."""
+
+    job: ClaimedJob
+    seconds: float
+
+
+@frozen(kw_only=True)
 class SuspectDied(WorkerEvent):
     """A job that may have killed a worker before has killed the child process it was put into.
 
@@ -117,8 +159,9 @@ class ChildUnavailable(WorkerEvent):
 
 @frozen(kw_only=True)
 class AttemptsSettled(WorkerEvent):
-    """The database has answered for these verdicts, in its words."""
+    """The database has answered for these verdicts, in its words; the answers are in their order."""
 
+    verdicts: Sequence[Verdict]
     answers: Sequence[Settled]
     seconds: float
 
@@ -159,10 +202,42 @@ class LeaseWasLost(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class BeatProcessEnded(WorkerEvent):
+    """The child process that sends the beats is gone, or did not start, for *reason*.
+
+    Another one is started; until then the worker beats itself.
+    """
+
+    reason: str
+
+
+@frozen(kw_only=True)
+class BeatsWithheld(WorkerEvent):
+    """The main thread of the worker has given no sign for *seconds*: no attempt is beaten until it does again."""
+
+    seconds: float
+
+
+@frozen(kw_only=True)
 class CancelDelivered(WorkerEvent):
     """Somebody asked to cancel the job; its handler is told now."""
 
     job: ClaimedJob
+
+
+@frozen(kw_only=True)
+class SingletonTaken(WorkerEvent):
+    """Another worker runs under this name, so this one ends."""
+
+    singleton: str
+
+
+@frozen(kw_only=True)
+class SingletonLost(WorkerEvent):
+    """The connection that held the lock of this name is broken: another worker may begin, so this one stops."""
+
+    singleton: str
+    error: str
 
 
 @frozen(kw_only=True)
@@ -245,14 +320,21 @@ class Events:
 
     Subscribe before the worker starts; afterwards the table is only read, without a lock. An observer runs
     in the thread that emits, so it must be quick; one that raises is reported in the log and harms nobody.
+    The log of a worker is the first observer of all.
     """
 
     def __init__(self) -> None:
         self._observers: dict[type[WorkerEvent], list[Callable[[Any], None]]] = {}
 
     def subscribe(self, kind: type[EventType], observer: Callable[[EventType], None]) -> None:
-        """Call *observer* with every event of exactly this *kind*, after those who subscribed before."""
-        self._observers.setdefault(kind, []).append(observer)
+        """Call *observer* with every event of this *kind*, after those who subscribed before.
+
+        With `WorkerEvent` it is called with all events. Raises `ConfigError` for a class that is no event.
+        """
+        if not issubclass(kind, WorkerEvent):
+            raise ConfigError(f"{kind.__qualname__} is no event of a worker")
+        for each in WorkerEvent.__subclasses__() if kind is WorkerEvent else (kind,):
+            self._observers.setdefault(each, []).append(observer)
 
     def wanted(self, kind: type[WorkerEvent]) -> bool:
         """Return whether anybody observes *kind*."""

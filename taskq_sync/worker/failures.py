@@ -46,14 +46,14 @@ def headline(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    frames = _user_frames(error.__traceback__)
+    frames = user_frames(error.__traceback__)
     if frames is None and error.__cause__ is None and error.__context__ is None:
         return ""
     shown = traceback.TracebackException(type(error), error, frames, limit=-FRAME_LIMIT, compact=True)
     return "".join(shown.format()).rstrip()
 
 
-def _user_frames(frames: TracebackType | None) -> TracebackType | None:
+def user_frames(frames: TracebackType | None) -> TracebackType | None:
     """Return *frames* without the leading ones of this package, which say nothing about the handler."""
     while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith(_OWN_PACKAGE):
         frames = frames.tb_next

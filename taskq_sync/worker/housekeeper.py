@@ -11,19 +11,28 @@ from collections.abc import Callable
 
 from attrs import define
 
-from taskq_sync.clock import monotonic
+from taskq_sync.backoff import JITTER
+from taskq_sync.clock import Deadline, monotonic
 from taskq_sync.db.jobs import Jobs
 from taskq_sync.db.session import Session
 from taskq_sync.errors import TaskQError
-from taskq_sync.worker.attempts import beat_of
+from taskq_sync.worker.attempts import Attempts
 from taskq_sync.worker.config import DEFAULT_LEASE, WorkerConfig
 from taskq_sync.worker.events import ChoreFailing, Events, Housekept
-from taskq_sync.worker.link import Link
+from taskq_sync.worker.lease import beat_of
+from taskq_sync.worker.link import LONGEST_PAUSE, Link
 from taskq_sync.worker.presence import Presence
+from taskq_sync.worker.recycling import Recycling
 from taskq_sync.worker.threads import Event, Service
 
 #: Rows that one pass handles; a pass that was full is followed by another at once.
 PASS_LIMIT = 1000
+
+#: After an outage a heartbeat finds the database again within so many seconds: the longest pause of a link, and a call.
+FOUND_AGAIN = LONGEST_PAUSE * (1 + JITTER) + 0.5
+
+#: While own leases may be over, and no beat has said whether they are, nothing is taken back for so many seconds.
+OWN_FIRST = 30.0
 
 #: A chore that fails so many times in a row is reported; a single failure may be a restart of the server.
 FAILURES_REPORTED = 2
@@ -50,16 +59,21 @@ class Housekeeper:
         config: WorkerConfig,
         link: Link,
         jobs: Jobs,
+        attempts: Attempts,
         presence: Presence,
+        recycling: Recycling,
         events: Events,
         ended: Callable[[str, BaseException | None], None],
     ) -> None:
         self._link = link
         self._jobs = jobs
+        self._attempts = attempts
         self._presence = presence
+        self._recycling = recycling
         self._events = events
         # After an outage the owners come first: whoever is alive beats once before anybody takes back.
         self._grace = config.beat or beat_of(config.lease or DEFAULT_LEASE)
+        self._own_first = Deadline.never()
         self._announce = Chore("announce", config.announce_every, presence.announce)
         self._chores = [
             self._announce,
@@ -77,7 +91,7 @@ class Housekeeper:
         self._service.start()
 
     def hurry(self) -> None:
-        """The state of the worker has changed: announce it now."""
+        """The state of the worker has changed, or somebody calls it: announce it now."""
         self._announce.due_at = 0.0
         self._wake.set()
 
@@ -106,6 +120,7 @@ class Housekeeper:
             self._link.close()
 
     def _run_once(self) -> None:
+        self._recycling.look()  # also while the database is away
         for chore in self._chores:
             if not self._ending and chore.due_at <= monotonic():
                 self._perform(chore)
@@ -128,6 +143,20 @@ class Housekeeper:
             chore.due_at = 0.0
 
     def _take_back(self, session: Session) -> int:
-        if monotonic() < self._link.connected_at + self._grace:
+        grace = self._grace if self._link.connections == 1 else max(self._grace, FOUND_AGAIN)
+        if monotonic() < self._link.connected_at + grace or self._own_come_first():
             return 0
         return len(self._jobs.take_back(session, PASS_LIMIT))
+
+    def _own_come_first(self) -> bool:
+        """Whether this worker has still to hear of its own attempts, after an outage or a sleep of the machine.
+
+        Its heartbeat may find the database later than this thread does. There is a limit: what the others have left
+        must not wait for ever for one connection of this worker.
+        """
+        if not self._attempts.unheard():
+            self._own_first = Deadline.never()
+            return False
+        if self._own_first.timeout is None:
+            self._own_first = Deadline.after(OWN_FIRST)
+        return not self._own_first.expired

@@ -117,6 +117,7 @@ class _Conversation:
         self._told_lease = attempt.deadline
         if self._spec.timeout is not None:
             self._limit = Deadline.after(self._spec.timeout.total_seconds())
+            self._attempts.limit(attempt, self._limit.at)
         try:
             self._child.channel.send({"job": job_to_plain(attempt.job), "deadline": attempt.deadline})
             while True:

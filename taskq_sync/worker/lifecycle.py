@@ -68,6 +68,7 @@ class Lifecycle:
         self._watchers: list[Callable[[], None]] = []
         self._requests: SimpleQueue[StopRequest | None] = SimpleQueue()
         self._handlers_must_end = False
+        self._signs: list[Callable[[], None]] = []
 
     @property
     def state(self) -> State:
@@ -96,6 +97,10 @@ class Lifecycle:
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call *watcher* after each change of state, in the thread that made it. It must not block."""
         self._watchers.append(watcher)
+
+    def sign(self, sign: Callable[[], None]) -> None:
+        """Call *sign* in the main thread, at least every `SIGNAL_LOOK` seconds while that waits. It must not block."""
+        self._signs.append(sign)
 
     def ready(self) -> None:
         """Everything is started: work may begin."""
@@ -150,6 +155,8 @@ class Lifecycle:
         *until* is looked at again whenever somebody calls `rouse`.
         """
         while not until():
+            for sign in self._signs:
+                sign()
             try:
                 request = self._requests.get(timeout=min(deadline.remaining, SIGNAL_LOOK))
             except Empty:

@@ -36,7 +36,10 @@ PATIENCE = 60.0
 
 
 class Link:
-    """A session that one thread uses. Not locked."""
+    """A session that one thread uses. Not locked.
+
+    `connected_at` is the monotonic instant of the latest of so many `connections`.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Link:
         self._failing_since = 0.0
         self._used_at = 0.0
         self.connected_at = 0.0
+        self.connections = 0
 
     @property
     def standing(self) -> bool:
@@ -76,6 +80,7 @@ class Link:
         if session is None:
             session = self._session = self._connect(deadline.seconds)
             self.connected_at = monotonic()
+            self.connections += 1
         try:
             with session.within(deadline):
                 result = work(session)

@@ -1,4 +1,5 @@
-"""The listener: wakes the claimer when the database says that something has become due.
+"""The listener: wakes the claimer when the database says that something has become due, and has the worker
+announce itself when an operator calls it.
 
 It only saves time. While it cannot listen, the worker looks more often by itself.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from taskq_sync.backoff import Backoff
+from taskq_sync.db.listen import call_of
 from taskq_sync.db.pool import Database
 from taskq_sync.errors import TaskQError
 from taskq_sync.worker.claimer import Claimer
@@ -30,11 +32,15 @@ class NotificationListener:
         config: WorkerConfig,
         database: Database,
         claimer: Claimer,
+        called: Callable[[], None],
         events: Events,
         ended: Callable[[str, BaseException | None], None],
     ) -> None:
+        """*called* is called when an operator wants something of this worker; it must not block."""
         self._name = name
         self._queues = frozenset(config.queues)
+        self._call = call_of(config.worker_id)
+        self._called = called
         self._database = database
         self._claimer = claimer
         self._events = events
@@ -74,8 +80,11 @@ class NotificationListener:
             self._backoff.reset()
             self._changed(True, None)
             while not self._ending.is_set():
-                if listener.wait(ATTENTION) & self._queues:
+                heard = listener.wait(ATTENTION)
+                if heard & self._queues:
                     self._claimer.notify()
+                if self._call in heard:
+                    self._called()
         finally:
             listener.close()
 
@@ -84,4 +93,6 @@ class NotificationListener:
             return
         self._hears = hears
         self._claimer.listening(hears)
+        if hears:
+            self._called()  # somebody may have called before
         self._events.emit(ListeningChanged(listening=hears, error=error))

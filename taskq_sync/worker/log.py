@@ -8,12 +8,20 @@ off at the start.
 from __future__ import annotations
 
 import logging
+from functools import partial
+from types import TracebackType
+from typing import Any
 
+from taskq_sync.logs import job_fields
 from taskq_sync.model import ClaimedJob
 from taskq_sync.worker import events as of
 from taskq_sync.worker.events import Events
+from taskq_sync.worker.failures import headline, user_frames
 
 logger = logging.getLogger("taskq_sync.worker")
+
+#: So many names of unknown tasks are told of; whoever may enqueue can make more.
+TOLD_TASKS = 1000
 
 #: So many jobs are named in one line; the others are counted.
 NAMED_JOBS = 5
@@ -22,9 +30,12 @@ NAMED_JOBS = 5
 def observe(events: Events) -> None:
     """Write the log of the worker whose events these are."""
     events.subscribe(of.WorkerStarted, _started)
+    events.subscribe(of.StartRefused, _start_refused)
     events.subscribe(of.WorkerEnded, _ended)
     events.subscribe(of.StateChanged, _state_changed)
     events.subscribe(of.JobFailed, _job_failed)
+    observe_hooks(events)
+    events.subscribe(of.TaskUnknown, partial(_task_unknown, {}))
     events.subscribe(of.SuspectDied, _suspect_died)
     events.subscribe(of.ChildUnavailable, _child_unavailable)
     events.subscribe(of.VerdictRefused, _verdict_refused)
@@ -32,7 +43,11 @@ def observe(events: Events) -> None:
     events.subscribe(of.CheckpointRefused, _checkpoint_refused)
     events.subscribe(of.LeaseDoubtful, _doubtful)
     events.subscribe(of.LeaseWasLost, _lost)
+    events.subscribe(of.BeatProcessEnded, _beat_process_ended)
+    events.subscribe(of.BeatsWithheld, _beats_withheld)
     events.subscribe(of.CancelDelivered, _cancel_delivered)
+    events.subscribe(of.SingletonTaken, _singleton_taken)
+    events.subscribe(of.SingletonLost, _singleton_lost)
     events.subscribe(of.QueuesPaused, _paused)
     events.subscribe(of.Housekept, _housekept)
     events.subscribe(of.ChoreFailing, _chore_failing)
@@ -48,8 +63,25 @@ def observe(events: Events) -> None:
         events.subscribe(of.JobsHandedBack, _handed_back)
 
 
+def observe_hooks(events: Events) -> None:
+    """Write the log of hooks only: all that a child process has to say by itself."""
+    events.subscribe(of.HookFailed, _hook_failed)
+
+
 def _name(job: ClaimedJob) -> str:
     return f"job {job.job_id} ({job.task}, attempt {job.attempt_count})"
+
+
+def _fields(job: ClaimedJob) -> dict[str, Any]:
+    """Return what marks a record as one about *job*, whose name its text has."""
+    return {**job_fields(job), "job": ""}
+
+
+def _info(
+    error: BaseException | None,
+) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    """Return *error* for the log, without the frames that lead from this package to the program."""
+    return None if error is None else (type(error), error, user_frames(error.__traceback__))
 
 
 def _names(jobs: tuple[ClaimedJob, ...]) -> str:
@@ -62,13 +94,18 @@ def _started(event: of.WorkerStarted) -> None:
     logger.info("worker %s serves %s with %d slots", event.worker_id, queues, event.slots)
 
 
+def _start_refused(event: of.StartRefused) -> None:
+    logger.critical("the worker does not start: %s", event.error, exc_info=_info(event.error))
+
+
 def _ended(event: of.WorkerEnded) -> None:
     level = logging.INFO if event.exit_code == 0 else logging.ERROR
     logger.log(level, "worker %s ends with exit code %d", event.worker_id, event.exit_code)
 
 
 def _state_changed(event: of.StateChanged) -> None:
-    unwanted = event.after == "degraded" or (event.before, event.after) == ("starting", "stopped")
+    never_ran = (event.before, event.after) == ("starting", "stopped")
+    unwanted = event.after == "degraded" or (never_ran and event.reason != of.ALREADY_RUNNING)
     level = logging.WARNING if unwanted else logging.INFO
     logger.log(level, "%s -> %s: %s", event.before, event.after, event.reason)
 
@@ -76,23 +113,67 @@ def _state_changed(event: of.StateChanged) -> None:
 def _job_failed(event: of.JobFailed) -> None:
     # The text of an exception has its traceback; what failed in a child process has left nothing else here.
     text = event.text if event.error is None else event.text.partition("\n")[0]
-    logger.warning("%s failed: %s", _name(event.job), text, exc_info=event.error)
+    logger.warning(
+        "%s failed: %s", _name(event.job), text, exc_info=_info(event.error), extra=_fields(event.job)
+    )
+
+
+def _hook_failed(event: of.HookFailed) -> None:
+    job = event.job
+    after = "" if job is None else f" after {_name(job)} had ended, which changes nothing for the job"
+    logger.error(
+        "%s failed%s: %s",
+        event.hook,
+        after,
+        headline(event.error),
+        exc_info=_info(event.error),
+        extra={} if job is None else _fields(job),
+    )
+
+
+def _task_unknown(told: dict[str, int], event: of.TaskUnknown) -> None:
+    """Tell of each name once: there may be a job of it every moment, for a whole deploy."""
+    job = event.job
+    # Atomic: of two slots that meet the same name at once, one tells of it.
+    if len(told) >= TOLD_TASKS or told.setdefault(job.task, job.attempt_id) != job.attempt_id:
+        return
+    logger.warning(
+        "no task %r is known here: %s is released for %.0f s, and so are others of it, each time for longer, up to "
+        "10 min; import its module, or have another worker serve queue %s",
+        job.task,
+        _name(job),
+        event.seconds,
+        job.queue,
+        extra=_fields(job),
+    )
 
 
 def _suspect_died(event: of.SuspectDied) -> None:
-    logger.error("%s: %s; the job is left to its lease", _name(event.job), event.death)
+    logger.error(
+        "%s: %s; the job is left to its lease", _name(event.job), event.death, extra=_fields(event.job)
+    )
 
 
 def _child_unavailable(event: of.ChildUnavailable) -> None:
     logger.error(
-        "%s belongs into a child process: %s; %s", _name(event.job), event.reason.rstrip(), event.consequence
+        "%s belongs into a child process: %s; %s",
+        _name(event.job),
+        event.reason.rstrip(),
+        event.consequence,
+        extra=_fields(event.job),
     )
 
 
 def _verdict_refused(event: of.VerdictRefused) -> None:
     reason = f": {event.reason}" if event.reason else ""
     logger.error(
-        "%s of %s is %s%s; %s", event.verb, _name(event.job), event.result, reason, event.consequence
+        "%s of %s is %s%s; %s",
+        event.verb,
+        _name(event.job),
+        event.result,
+        reason,
+        event.consequence,
+        extra=_fields(event.job),
     )
 
 
@@ -101,19 +182,46 @@ def _undelivered(event: of.VerdictsUndelivered) -> None:
 
 
 def _checkpoint_refused(event: of.CheckpointRefused) -> None:
-    logger.error("a checkpoint of %s is too large and was not stored", _name(event.job))
+    logger.error(
+        "a checkpoint of %s is too large and was not stored", _name(event.job), extra=_fields(event.job)
+    )
 
 
 def _doubtful(event: of.LeaseDoubtful) -> None:
-    logger.warning("the lease of %s is in doubt: no beat has arrived in time", _name(event.job))
+    logger.warning(
+        "the lease of %s is in doubt: no beat has arrived in time",
+        _name(event.job),
+        extra=_fields(event.job),
+    )
 
 
 def _lost(event: of.LeaseWasLost) -> None:
-    logger.warning("the lease of %s was lost: its verdict will not count", _name(event.job))
+    logger.warning(
+        "the lease of %s was lost: its verdict will not count", _name(event.job), extra=_fields(event.job)
+    )
+
+
+def _beat_process_ended(event: of.BeatProcessEnded) -> None:
+    logger.error("the heartbeat process is gone: %s; another one is started", event.reason.rstrip())
+
+
+def _beats_withheld(event: of.BeatsWithheld) -> None:
+    logger.critical(
+        "the main thread has given no sign for %g s, so no heartbeats are sent: the jobs are left to their leases",
+        event.seconds,
+    )
 
 
 def _cancel_delivered(event: of.CancelDelivered) -> None:
-    logger.info("%s was cancelled; its handler is told", _name(event.job))
+    logger.info("%s was cancelled; its handler is told", _name(event.job), extra=_fields(event.job))
+
+
+def _singleton_taken(event: of.SingletonTaken) -> None:
+    logger.info("another worker runs as singleton %s, so this one ends", event.singleton)
+
+
+def _singleton_lost(event: of.SingletonLost) -> None:
+    logger.warning("the lock of singleton %s was lost, so the worker stops: %s", event.singleton, event.error)
 
 
 def _paused(event: of.QueuesPaused) -> None:
@@ -146,7 +254,12 @@ def _waiting(event: of.StillWaiting) -> None:
 
 def _stuck(event: of.HandlersStuck) -> None:
     for job, stack in zip(event.jobs, event.stacks, strict=True):
-        logger.error("%s will not end and is released; its thread is at\n%s", _name(job), stack.rstrip())
+        logger.error(
+            "%s will not end and is released; its thread is at\n%s",
+            _name(job),
+            stack.rstrip(),
+            extra=_fields(job),
+        )
 
 
 def _handler_stuck(event: of.HandlerStuck) -> None:
@@ -158,6 +271,7 @@ def _handler_stuck(event: of.HandlerStuck) -> None:
         event.allowed,
         then,
         event.stack.rstrip(),
+        extra=_fields(event.job),
     )
 
 
@@ -166,12 +280,12 @@ def _died(event: of.PartDied) -> None:
 
 
 def _job_started(event: of.JobStarted) -> None:
-    logger.debug("%s starts", _name(event.job))
+    logger.debug("%s starts", _name(event.job), extra=_fields(event.job))
 
 
 def _job_ended(event: of.JobEnded) -> None:
     verb = "no verdict is needed" if event.verdict is None else event.verdict.verb
-    logger.debug("%s ended after %.3f s: %s", _name(event.job), event.seconds, verb)
+    logger.debug("%s ended after %.3f s: %s", _name(event.job), event.seconds, verb, extra=_fields(event.job))
 
 
 def _claimed(event: of.JobsClaimed) -> None:

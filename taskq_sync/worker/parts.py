@@ -10,8 +10,12 @@ from attrs import frozen
 from taskq_sync.client import TaskQ
 from taskq_sync.model import Verdict
 from taskq_sync.worker import claimer as claiming
+from taskq_sync.worker import singleton as singletons
 from taskq_sync.worker import time_limits
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
+from taskq_sync.worker.beat_answers import BeatAnswers
+from taskq_sync.worker.beat_call import BeatCall
+from taskq_sync.worker.beat_process import BeatProcess
 from taskq_sync.worker.children import Children
 from taskq_sync.worker.claimer import Claimer
 from taskq_sync.worker.config import WorkerConfig
@@ -24,8 +28,10 @@ from taskq_sync.worker.link import Link
 from taskq_sync.worker.listener import NotificationListener
 from taskq_sync.worker.pauses import Pauses
 from taskq_sync.worker.presence import Presence
+from taskq_sync.worker.recycling import Recycling
 from taskq_sync.worker.runner import Runner
 from taskq_sync.worker.settler import Settler
+from taskq_sync.worker.singleton import Singleton
 from taskq_sync.worker.slots import Slots
 from taskq_sync.worker.threads import service_name
 from taskq_sync.worker.time_limits import TimeLimits
@@ -36,6 +42,7 @@ from taskq_sync.worker.transaction import Transactions
 class Parts:
     """What a worker consists of, in the order in which the threads start."""
 
+    singleton: Singleton | None
     attempts: Attempts
     presence: Presence
     transactions: Transactions
@@ -52,6 +59,7 @@ class Parts:
     def ended(self) -> bool:
         """Whether no thread runs any more."""
         services = (
+            self.singleton,
             self.settler,
             self.heartbeat,
             self.limits,
@@ -145,23 +153,27 @@ def make_parts(
     )
     heartbeat = Heartbeat(
         name=name("heartbeat"),
-        worker_id=config.worker_id,
-        link=link("heartbeat"),
-        jobs=jobs,
+        call=BeatCall(link("heartbeat"), jobs, config.worker_id),
         attempts=attempts,
+        answers=BeatAnswers(attempts, events),
         events=events,
+        lifecycle=lifecycle,
         ended=ended,
+        process=_make_beat_process(tq, config, attempts, lifecycle, events, ended),
     )
     housekeeper = Housekeeper(
         name=name("housekeeper"),
         config=config,
         link=Link("housekeeper", partial(database.connect, name("housekeeper")), None),
         jobs=jobs,
+        attempts=attempts,
         presence=presence,
+        recycling=Recycling(config, lifecycle, events),
         events=events,
         ended=ended,
     )
     return Parts(
+        singleton=_make_singleton(tq, config, lifecycle, events, ended),
         attempts=attempts,
         presence=presence,
         transactions=transactions,
@@ -171,15 +183,61 @@ def make_parts(
         limits=limits,
         slots=slots,
         housekeeper=housekeeper,
-        listener=_make_listener(tq, config, claimer, events, ended),
+        listener=_make_listener(tq, config, claimer, housekeeper, events, ended),
         claimer=claimer,
     )
+
+
+def _make_singleton(
+    tq: TaskQ,
+    config: WorkerConfig,
+    lifecycle: Lifecycle,
+    events: Events,
+    ended: Callable[[str, BaseException | None], None],
+) -> Singleton | None:
+    if config.singleton is None:
+        return None
+    return Singleton(
+        name=service_name(config.worker_id, singletons.PART),
+        singleton=config.singleton,
+        database=tq.database,
+        workers=tq.workers,
+        lifecycle=lifecycle,
+        events=events,
+        ended=ended,
+    )
+
+
+def _make_beat_process(
+    tq: TaskQ,
+    config: WorkerConfig,
+    attempts: Attempts,
+    lifecycle: Lifecycle,
+    events: Events,
+    ended: Callable[[str, BaseException | None], None],
+) -> BeatProcess | None:
+    """Return what keeps the child process that beats, and is told of attempts and signs; None with a thread."""
+    if config.heartbeat == "thread":
+        return None
+    made = BeatProcess(
+        name=service_name(config.worker_id, "heartbeat-process"),
+        worker_id=config.worker_id,
+        database=tq.database.config,
+        stall_limit=config.stall_limit,
+        attempts=attempts,
+        events=events,
+        ended=ended,
+    )
+    attempts.show(made, grace=config.stop_grace)
+    lifecycle.sign(made.sign)
+    return made
 
 
 def _make_listener(
     tq: TaskQ,
     config: WorkerConfig,
     claimer: Claimer,
+    housekeeper: Housekeeper,
     events: Events,
     ended: Callable[[str, BaseException | None], None],
 ) -> NotificationListener | None:
@@ -191,6 +249,7 @@ def _make_listener(
         config=config,
         database=tq.database,
         claimer=claimer,
+        called=housekeeper.hurry,
         events=events,
         ended=ended,
     )

@@ -26,13 +26,16 @@ class Presence:
         self._lifecycle = lifecycle
         self._pauses = pauses
         self._asked_to_stop = False
-        self._identity = {
+        self._identity: dict[str, object] = {
             "queues": list(config.queues),
             "slots": config.slots,
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "version": __version__,
+            "announce_every": config.announce_every,
         }
+        if config.membership is not None:
+            self._identity |= config.membership.shown()
 
     def announce(self, session: Session) -> int:
         """Report the state of this moment, and do what the answer asks for. Returns 0, as a chore."""

@@ -7,6 +7,7 @@ it), a verdict comes out, and the slot goes on with the next job.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,14 +15,18 @@ from typing import Any
 from taskq_sync import codec
 from taskq_sync.clock import Deadline, monotonic
 from taskq_sync.errors import PayloadError
+from taskq_sync.hooks import AttemptEnd
+from taskq_sync.interrupts import Guard
+from taskq_sync.logs import current_job
 from taskq_sync.model import ClaimedJob, Verdict
-from taskq_sync.outcome import Outcome
+from taskq_sync.outcome import NonRetryable, Outcome, Retry
 from taskq_sync.registry import Registry, TaskSpec
 from taskq_sync.worker import verdicts
 from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
 from taskq_sync.worker.context import WorkerContext
-from taskq_sync.worker.events import Events, JobEnded, JobFailed, JobStarted
+from taskq_sync.worker.events import Events, JobEnded, JobFailed, JobStarted, TaskUnknown
 from taskq_sync.worker.failures import describe, headline
+from taskq_sync.worker.hooks import JobHooks
 from taskq_sync.worker.isolation import Isolation
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.pauses import Pauses
@@ -53,6 +58,7 @@ class Runner:
         """*settle* takes each verdict; it must not block. Without *isolation* everything runs in the caller,
         without *limits* nothing is interrupted."""
         self._registry = registry
+        self._hooks = registry.hooks
         self._attempts = attempts
         self._settle = settle
         self._isolation = isolation
@@ -68,7 +74,9 @@ class Runner:
         Return whether the thread has been given up meanwhile, because it was stuck.
         """
         attempt.started_at = monotonic()
+        current_job.set(attempt.job)
         self._run(attempt)
+        current_job.set(None)
         return self._limits is not None and self._limits.leave(attempt)
 
     def _run(self, attempt: LiveAttempt) -> None:
@@ -82,6 +90,7 @@ class Runner:
         if verdict is None:
             self._attempts.remove([attempt.fence])
         else:
+            self._attempts.limit(attempt, math.inf)
             self._settle(attempt, verdict)
         if self._events.wanted(JobEnded):
             seconds = monotonic() - attempt.started_at
@@ -100,7 +109,9 @@ class Runner:
             return verdicts.not_started(job)
         spec = self._registry.find(job.task)
         if spec is None:
-            return verdicts.of_unknown_task(job)
+            seconds = verdicts.pause_of_unknown_task(job)
+            self._events.emit(TaskUnknown(job=job, seconds=seconds))
+            return verdicts.of_unknown_task(job, seconds)
         # Before the payload is looked at: restoring it may run code of the user's, too.
         if self._isolation is not None and self._isolation.wants(attempt, spec):
             return self._run_isolated(self._isolation, attempt, spec)
@@ -125,38 +136,73 @@ class Runner:
     ) -> Verdict | None:
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(job=attempt.job))
-        try:
-            verdict = verdicts.of_value(attempt, spec, self._call(attempt, spec, arguments))
-        except Outcome as outcome:
-            verdict = verdicts.of_value(attempt, spec, outcome)
-            self._report_failure(attempt.job, verdict, None)
-        except BaseException as error:  # SystemExit and its like are the handler's failure, not the slot's
-            verdict = self._of_exception(attempt, spec, error)
-        else:
-            self._report_failure(attempt.job, verdict, None)
-        if attempt.commit_unknown:
-            return verdicts.of_unknown_commit(attempt.job)
-        return verdict if attempt.stage is Stage.RUNNING else None
-
-    def _call(self, attempt: LiveAttempt, spec: TaskSpec, arguments: Mapping[str, Any]) -> object:
         context = self._context(attempt, spec)
+        self._attempts.limit(attempt, context.deadline.at)
+        guard = None if self._limits is None else self._limits.watch(attempt, spec, context.deadline)
+        if self._hooks.of_jobs:
+            return self._run_with_hooks(attempt, spec, arguments, context, guard)
+        try:
+            value = self._call(spec, arguments, context, guard)
+        except BaseException as error:  # SystemExit and its like are the handler's failure, not the slot's
+            return self._verdict(attempt, spec, None, error)
+        return self._verdict(attempt, spec, value, None)
+
+    def _run_with_hooks(
+        self,
+        attempt: LiveAttempt,
+        spec: TaskSpec,
+        arguments: Mapping[str, Any],
+        context: WorkerContext,
+        guard: Guard | None,
+    ) -> Verdict | None:
+        hooks = JobHooks(self._hooks, context, self._events)
+        process = os.getpid()
+        value: object = None
+        error: BaseException | None = None
+        try:
+            try:
+                hooks.begin()
+                _end_if_forked(process)
+                value = self._call(spec, arguments, context, guard)
+            except BaseException as fault:
+                error = fault
+            seconds = monotonic() - attempt.started_at
+            verdict = self._verdict(attempt, spec, value, error)
+            if verdict is not None and verdict.verb == "fail":
+                hooks.failed(_cause(verdict, value if error is None else error))
+            verb = _verb(attempt, verdict)
+            hooks.ended(AttemptEnd(verb=verb, value=value, error=error, seconds=seconds))
+            hooks.leave(error)
+            return verdict
+        finally:
+            _end_if_forked(process)
+            del error  # it holds this frame, which would hold it
+
+    def _call(
+        self, spec: TaskSpec, arguments: Mapping[str, Any], context: WorkerContext, guard: Guard | None
+    ) -> object:
         process = os.getpid()
         try:
-            guard = None if self._limits is None else self._limits.watch(attempt, spec, context.deadline)
             if guard is None:
                 return spec.call(context, arguments)
             return guard.run(lambda: spec.call(context, arguments))
         finally:
-            # The handler has forked, and this is the child: a copy of the worker with one thread and the
-            # connections of its parent. It must not go on.
-            if os.getpid() != process:
-                os._exit(FORKED_EXIT_CODE)
+            _end_if_forked(process)
 
-    def _of_exception(self, attempt: LiveAttempt, spec: TaskSpec, error: BaseException) -> Verdict:
-        giving_up = self._lifecycle.handlers_must_end
-        verdict = verdicts.of_exception(attempt, spec, error, describe(error), giving_up=giving_up)
-        self._report_failure(attempt.job, verdict, error)
-        return verdict
+    def _verdict(
+        self, attempt: LiveAttempt, spec: TaskSpec, value: object, error: BaseException | None
+    ) -> Verdict | None:
+        """Return the verdict for what the handler returned, or for the *error* that it raised."""
+        if error is None or isinstance(error, Outcome):
+            verdict = verdicts.of_value(attempt, spec, value if error is None else error)
+            self._report_failure(attempt.job, verdict, None)
+        else:
+            giving_up = self._lifecycle.handlers_must_end
+            verdict = verdicts.of_exception(attempt, spec, error, describe(error), giving_up=giving_up)
+            self._report_failure(attempt.job, verdict, error)
+        if attempt.commit_unknown:
+            return verdicts.of_unknown_commit(attempt.job)
+        return verdict if attempt.stage is Stage.RUNNING else None
 
     def _context(self, attempt: LiveAttempt, spec: TaskSpec) -> WorkerContext:
         limit = spec.timeout
@@ -171,3 +217,29 @@ class Runner:
     def _report_failure(self, job: ClaimedJob, verdict: Verdict, error: BaseException | None) -> None:
         if verdict.verb == "fail" and self._events.wanted(JobFailed):
             self._events.emit(JobFailed(job=job, text=json.loads(verdict.members["error"]), error=error))
+
+
+def _verb(attempt: LiveAttempt, verdict: Verdict | None) -> str:
+    """Return how an attempt ends, for hooks."""
+    if attempt.lost:
+        return "lost"
+    if attempt.given_up:
+        return "release"
+    return "complete" if verdict is None else verdict.verb
+
+
+def _cause(verdict: Verdict, ended_by: object) -> BaseException:
+    """Return the error of a failed attempt, for hooks: what was raised, or an outcome that says the same."""
+    if isinstance(ended_by, (Retry, NonRetryable)):
+        return ended_by
+    if isinstance(ended_by, BaseException) and not isinstance(ended_by, Outcome):
+        return ended_by
+    text = json.loads(verdict.members["error"])
+    return NonRetryable(text) if "retryable" in verdict.members else Retry(error=text)
+
+
+def _end_if_forked(process: int) -> None:
+    """The program has forked, and this is the child: a copy of the worker with one thread and the connections of
+    its parent. It must not go on."""
+    if os.getpid() != process:
+        os._exit(FORKED_EXIT_CODE)

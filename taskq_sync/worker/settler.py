@@ -19,6 +19,7 @@ from taskq_sync.errors import TaskQError
 from taskq_sync.model import Settled, Verdict
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
 from taskq_sync.worker.events import (
+    LEFT_TO_ITS_LEASE,
     AttemptsSettled,
     Events,
     LeaseWasLost,
@@ -223,7 +224,9 @@ class Settler:
             lambda session: self._jobs.settle(session, self._worker_id, verdicts), timeout=timeout
         )
         if self._events.wanted(AttemptsSettled):
-            self._events.emit(AttemptsSettled(answers=answers, seconds=monotonic() - began))
+            self._events.emit(
+                AttemptsSettled(verdicts=verdicts, answers=answers, seconds=monotonic() - began)
+            )
         return answers
 
     def _answered(self, batch: Sequence[Pending], answers: Sequence[Settled]) -> None:
@@ -258,7 +261,7 @@ class Settler:
             self._refused(pending, result, reason, f"{amended.verb} instead")
             self._queue.put(Pending(pending.attempt, amended))
         else:
-            self._refused(pending, result, reason, "the job is left to its lease")
+            self._refused(pending, result, reason, LEFT_TO_ITS_LEASE)
             self._attempts.remove([pending.attempt.fence])
 
     def _refused(self, pending: Pending, result: str, reason: str | None, consequence: str) -> None:

@@ -38,7 +38,8 @@ PART_TIMEOUT = CALL_TIMEOUT + 2.0
 class Shutdown:
     """One stop of one worker, in its main thread.
 
-    `_hurried` is set by a second request: then nothing waits longer than it takes to leave in good order.
+    `_hurried` is set by a second insistent request: then nothing waits longer than it takes to leave in good order.
+    `_insisted` is set by the first, which may come when the worker is stopping for another reason.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Shutdown:
         self._events = events
         self._request = request
         self._hurried = request.failed
+        self._insisted = request.insistent
         self._failed = request.failed
         self._unwell = request.unwell
         seconds = config.soft_stop_timeout
@@ -130,9 +132,10 @@ class Shutdown:
                 return done()
             self._failed = self._failed or request.failed
             self._unwell = self._unwell or request.unwell
-            if request.failed or request.insistent:
+            if request.failed or (request.insistent and self._insisted):
                 self._hurried = True
                 return done()
+            self._insisted = self._insisted or request.insistent
         return True
 
     def _exit_code(self, stuck: list[LiveAttempt]) -> int:

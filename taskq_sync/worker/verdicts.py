@@ -7,6 +7,7 @@ returns `Complete`, or a plain value         complete
 returns or raises `Snooze`, `Cancel`         snooze, cancel
 returns or raises `Retry`, `NonRetryable`    fail, retryable or not
 raises anything else, `SystemExit` too       fail, as the policy of the task says
+is kept from running by a hook               fail, to be retried: the policy is for the handler
 raises `JobCancelled` after a request        cancel; while the worker gives up waiting, release
 raises `LeaseLost` from its context          release, without cost: the outage was not its fault
 returns what cannot be stored                fail for good `invalid_result`, or complete without it
@@ -18,7 +19,8 @@ does not fit the payload                     release for 60 s in the first minut
                                              good `invalid_payload`
 ===========================================  ====================================================
 
-Every function here is pure, except that writing a result as JSON may run code of the user's.
+Every function here is pure, except that writing a result as JSON may run code of the user's, and that a pause has
+jitter.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from datetime import timedelta
 
 from taskq_sync import codec
 from taskq_sync.backoff import pause
-from taskq_sync.errors import JobCancelled, LeaseLost, PayloadError
+from taskq_sync.errors import HookError, JobCancelled, LeaseLost, PayloadError
 from taskq_sync.model import ClaimedJob, Verdict
 from taskq_sync.outcome import Cancel, Complete, NonRetryable, Outcome, Retry, Snooze
 from taskq_sync.registry import TaskSpec
@@ -49,6 +51,9 @@ NO_CHILD_PAUSE = timedelta(seconds=30)
 
 #: The pause of a job whose handler a stopping worker could not wait for.
 SHUTDOWN_PAUSE = timedelta(seconds=5)
+
+#: The cause of a release by which the attempt leaves no trace; the schema knows it, too.
+_NOT_STARTED = "not_started"
 
 
 def of_value(attempt: LiveAttempt, spec: TaskSpec, value: object) -> Verdict:
@@ -74,16 +79,22 @@ def of_exception(
         return given_up(attempt)
     if isinstance(error, LeaseLost) and attempt.doubtful:
         return _release(attempt, cause="lease_doubtful")
+    if isinstance(error, HookError):
+        return _fail(job, text, progress=attempt.unsent_checkpoint)
     policy = spec.policy(error)
     return _fail(
         job, text, retryable=policy.retryable, after=policy.after, progress=attempt.unsent_checkpoint
     )
 
 
-def of_unknown_task(job: ClaimedJob) -> Verdict:
-    """Return the verdict for a job whose task is not registered here; another worker may know it."""
+def pause_of_unknown_task(job: ClaimedJob) -> float:
+    """Return for how many seconds a job is released whose task is not registered here: longer each time."""
     claims_without_failure = job.attempt_count - job.failure_count
-    seconds = pause(claims_without_failure, base=UNKNOWN_TASK_PAUSE, cap=UNKNOWN_TASK_PAUSE_CAP)
+    return pause(claims_without_failure, base=UNKNOWN_TASK_PAUSE, cap=UNKNOWN_TASK_PAUSE_CAP)
+
+
+def of_unknown_task(job: ClaimedJob, seconds: float) -> Verdict:
+    """Return the verdict for a job whose task is not registered here; another worker may know it."""
     return Verdict.release(
         job.job_id, job.attempt_id, delay=timedelta(seconds=seconds), cause=f"unknown_task: {job.task}"
     )
@@ -127,7 +138,12 @@ def cancelled(job: ClaimedJob) -> Verdict:
 
 def not_started(job: ClaimedJob) -> Verdict:
     """Return the verdict that hands a job back as if it had never been claimed."""
-    return Verdict.release(job.job_id, job.attempt_id, cause="not_started")
+    return Verdict.release(job.job_id, job.attempt_id, cause=_NOT_STARTED)
+
+
+def is_not_started(verdict: Verdict) -> bool:
+    """Return whether *verdict* is one of `not_started`."""
+    return verdict.verb == "release" and verdict.members.get("cause") == f'"{_NOT_STARTED}"'
 
 
 def given_up(attempt: LiveAttempt) -> Verdict:

@@ -14,50 +14,72 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from taskq_sync.client import TaskQ
 from taskq_sync.clock import Deadline
 from taskq_sync.db.schema import Schema
-from taskq_sync.errors import ConfigError, DatabaseUnavailable, WrongState
+from taskq_sync.errors import ConfigError, DatabaseUnavailable, HookError, WrongState
+from taskq_sync.hooks import WorkerProcess
 from taskq_sync.worker import log
 from taskq_sync.worker.config import WorkerConfig, WorkerOptions
-from taskq_sync.worker.events import Events, PartDied, WorkerEnded, WorkerStarted
+from taskq_sync.worker.events import (
+    ALREADY_RUNNING,
+    Events,
+    PartDied,
+    SingletonTaken,
+    StartRefused,
+    WorkerEnded,
+    WorkerStarted,
+)
+from taskq_sync.worker.hooks import start_worker, stop_worker
 from taskq_sync.worker.lifecycle import Lifecycle, StopRequest
 from taskq_sync.worker.parts import make_parts
-from taskq_sync.worker.shutdown import Shutdown
+from taskq_sync.worker.shutdown import EXIT_DRAINED, EXIT_FAILED, Shutdown
 from taskq_sync.worker.signals import Signals
+from taskq_sync.worker.summary import Summary
 from taskq_sync.worker.threads import in_main_thread
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+EXIT_JOBS_FAILED = 4
 EXIT_UNAVAILABLE = 69
 
 
 class Worker:
     """Runs the jobs of some queues in this process. To be run once.
 
-    `events` is where observers subscribe before the run.
+    `events` is where observers subscribe before the run. `summary` counts what became of the jobs, in a burst and with
+    `fail_on_error`; else it stays at 0, for counting costs a little for each job.
     """
 
     def __init__(
-        self, tq: TaskQ, *, queues: Iterable[str] | None = None, **options: Unpack[WorkerOptions]
+        self,
+        tq: TaskQ,
+        *,
+        queues: Mapping[str, int] | Iterable[str] | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         """Prepare a worker for the tasks of *tq*; nothing connects or starts.
 
-        *queues* are those of the tasks if None. The options are those of `WorkerConfig`. Raises
-        `ConfigError`, also for a task whose parameters cannot be restored from JSON, and for one that runs in a child
-        process when no *application* is given.
+        *queues* are those of the tasks if None; `{"high": 4, "low": 1}` gives them weights. The options are those
+        of `WorkerConfig`. Raises `ConfigError`, also for a task whose parameters cannot be restored from JSON, and
+        for one that runs in a child process when no *application* is given.
         """
         tq.registry.check()
         self.config = WorkerConfig(queues=tq.registry.queues if queues is None else queues, **options)
         self._check_isolation(tq)
+        self._check_singleton(tq)
         self.events = Events()
         log.observe(self.events)
+        self.summary = Summary(self.config.worker_id)
+        if self.config.burst or self.config.fail_on_error:
+            self.summary.observe(self.events)
         self._database = tq.database
+        self._hooks = tq.registry.hooks
         self._was_run = False
         self._lifecycle = Lifecycle(self.events)
         self._parts = make_parts(tq, self.config, self._lifecycle, self.events, self._ended)
@@ -70,9 +92,10 @@ class Worker:
     def run(self) -> int:
         """Run until somebody stops the worker, and return the exit code.
 
-        0: drained. 1: a part of the worker died, or verdicts could not be delivered. 3: there are handlers
-        that would not end, and their jobs are released; or there were too many of them to go on. 69: the
-        database was unavailable at the start.
+        0: drained. 1: a part of the worker died, verdicts could not be delivered, or a hook of
+        `on_worker_start` failed. 3: there are handlers that would not end, and their jobs are released; or
+        there were too many of them to go on. 4, with `fail_on_error`: drained, but jobs have failed and did
+        not recover in this run. 69: the database was unavailable at the start.
 
         In the main thread SIGTERM and SIGINT stop the worker softly, and a second one does not wait; and
         handlers that would not end are left behind there by ending the process, with the exit code. In any
@@ -84,14 +107,19 @@ class Worker:
         self._was_run = True
         with Signals(partial(self._lifecycle.request_stop, insistent=True)):
             code = self._run()
+        if code == EXIT_DRAINED and self.config.fail_on_error and self.summary.failing:
+            code = EXIT_JOBS_FAILED
         self.events.emit(WorkerEnded(worker_id=self.worker_id, exit_code=code))
         if in_main_thread() and not self._parts.ended:
             _leave(code)
         return code
 
-    def stop(self) -> None:
-        """Ask the worker to stop softly; asked again, it no longer waits for its handlers. Does not block."""
-        self._lifecycle.request_stop("stop() was called", insistent=True)
+    def stop(self, reason: str = "stop() was called", *, insistent: bool = True) -> None:
+        """Ask the worker to stop softly; asked again, it no longer waits for its handlers. Does not block.
+
+        The log says *reason*. Without *insistent* a repetition changes nothing.
+        """
+        self._lifecycle.request_stop(reason, insistent=insistent)
 
     def _check_isolation(self, tq: TaskQ) -> None:
         isolated = [spec.name for spec in tq.registry if spec.isolation == "process"]
@@ -101,7 +129,42 @@ class Worker:
                 hint='hand Worker an application=Application(app="module:attribute")',
             )
 
+    def _check_singleton(self, tq: TaskQ) -> None:
+        if self.config.singleton is not None and not tq.database.config.can_listen:
+            raise ConfigError(
+                f"singleton {self.config.singleton!r} is a lock that a pooler in transaction mode cannot hold",
+                hint="set listen_dsn or TASKQ_LISTEN_DSN to a direct connection",
+            )
+
     def _run(self) -> int:
+        singleton = self._parts.singleton
+        if singleton is None:
+            return self._run_all()
+        try:
+            if singleton.take():
+                return self._run_all()
+        except DatabaseUnavailable as error:
+            self._lifecycle.stopped(str(error))
+            return EXIT_UNAVAILABLE
+        finally:
+            singleton.close()
+        self.events.emit(SingletonTaken(singleton=singleton.singleton))
+        self._lifecycle.stopped(ALREADY_RUNNING)
+        return EXIT_DRAINED
+
+    def _run_all(self) -> int:
+        process = WorkerProcess(worker_id=self.worker_id, is_child=False, events=self.events)
+        try:
+            start_worker(self._hooks, process)
+            return self._serve()
+        except HookError as error:
+            self.events.emit(StartRefused(error=error))
+            self._lifecycle.stopped("a hook refused the start")
+            return EXIT_FAILED
+        finally:
+            stop_worker(self._hooks, process, self.events)
+
+    def _serve(self) -> int:
         try:
             self._start()
         except DatabaseUnavailable as error:
@@ -120,6 +183,8 @@ class Worker:
         self._lifecycle.watch(parts.claimer.wake)
         self._lifecycle.watch(parts.housekeeper.hurry)
         try:
+            if parts.singleton is not None:
+                parts.singleton.start()
             parts.settler.start()
             parts.heartbeat.start()
             parts.limits.start()
@@ -133,7 +198,7 @@ class Worker:
             raise
         self._lifecycle.ready()
         self.events.emit(
-            WorkerStarted(worker_id=self.worker_id, queues=self.config.queues, slots=self.config.slots)
+            WorkerStarted(worker_id=self.worker_id, queues=tuple(self.config.queues), slots=self.config.slots)
         )
 
     def _stop(self, request: StopRequest) -> int:

@@ -1,7 +1,7 @@
 """Every example in the documentation runs, in the order of its page, and what it promises comes out.
 
-Python and SQL run as they stand. Of the shell, the commands of `taskq-sync` run: a worker until nothing is due, and
-neither `dev` nor `demo`. The Python of the page is the module that their `--app` names.
+Python and SQL run as they stand. Of the shell, the commands of `taskq-sync` run: a worker until nothing is due, without
+a supervisor, and neither `dev` nor `demo`. The Python of the page is the module that their `--app` names.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from taskq_sync import TaskQ
 from taskq_sync.cli import main
 
 _ENDLESS = ("dev", "demo")
+_SUPERVISING = {"--processes", "--max-jobs-per-child", "--max-memory-per-child"}
 
 
 @pytest.fixture(params=pages.pages(), ids=lambda each: each.relative_to(pages.ROOT).as_posix())
@@ -95,6 +96,13 @@ def _run_python(module: ModuleType, block: Block, where: str) -> None:
     assert pages.matches(pages.promised_lines(block.code), lines), f"{where} printed\n" + "\n".join(lines)
 
 
+def _without_supervisor(words: list[str]) -> list[str]:
+    """Leave out the options that make further processes, which do not find the module of a page."""
+    return [
+        word for before, word in zip(["", *words], words, strict=False) if not {before, word} & _SUPERVISING
+    ]
+
+
 def _run_shell(block: Block, where: str) -> None:
     for command, promised in pages.commands(block.code):
         words = shlex.split(command.partition(" > ")[0])
@@ -102,6 +110,7 @@ def _run_shell(block: Block, where: str) -> None:
             continue
         if words[1] == "worker" and not {"--burst", "--max-jobs"} & set(words):
             words.append("--burst")
+        words = _without_supervisor(words)
         result = CliRunner().invoke(main, words[1:], catch_exceptions=False)
         refused = promised and promised[0].startswith("taskq-sync: ")
         said = f"{where}: {command}\n{result.output}"

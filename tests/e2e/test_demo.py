@@ -108,7 +108,9 @@ def test_indexes_the_whole_library(demo):
 def test_a_signal_leaves_no_server_and_no_files(demo, number):
     with demo.start("--limit", "300") as process:
         logs = demo.temporary.glob
-        eventually(lambda: any(log.stat().st_size for log in logs("*/demo-worker.log")), "the worker has started")
+        eventually(
+            lambda: any(log.stat().st_size for log in logs("*/demo-worker.log")), "the worker has started"
+        )
         [server] = demo.server_pids()
         if number == signal.SIGINT:
             interrupt_group(process)

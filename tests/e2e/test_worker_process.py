@@ -107,6 +107,17 @@ def test_a_signal_ends_an_idle_worker_with_0(worker, sql: Contract, number: sign
     assert sql.value("select count(*) from taskq.workers") == 0
 
 
+def test_an_operator_ends_an_idle_worker_with_0(worker, taskq: CommandLine) -> None:
+    with worker("--poll-interval", "1h") as process:
+        [shown] = taskq.run("workers", "list", "--json").json
+        assert (shown["pid"], shown["queues"]) == (process.pid, ["q"])
+        taskq.check("workers", "stop", shown["worker_id"])
+        code, logged = end(process)
+    assert code == 0, logged
+    assert "running -> stopping: an operator asked for it" in logged
+    assert taskq.check("workers", "list") == "no workers\n"
+
+
 def test_a_signal_lets_the_running_job_end(worker, sql: Contract, tmp_path: Path) -> None:
     """B70 (a): the job ends as if nothing had happened."""
     job_id = sql.new_job(task="until", payload={"file": "go"})

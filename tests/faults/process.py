@@ -37,6 +37,12 @@ def is_alive(pid: int) -> bool:
     return False
 
 
+def children_of(parent: int) -> list[int]:
+    """Return the process ids of the children of a process, whichever of its threads has started them."""
+    lists = Path(f"/proc/{parent}/task").glob("*/children")
+    return [int(pid) for each in lists for pid in each.read_text().split()]
+
+
 class WorkerProcess:
     """`taskq-sync worker` with *arguments*, in a process group of its own, its log in *log*.
 
@@ -159,8 +165,7 @@ class WorkerProcess:
 
     def children(self) -> list[int]:
         """Return the process ids of its children, whichever thread has started them."""
-        lists = Path(f"/proc/{self.pid}/task").glob("*/children")
-        return [int(pid) for each in lists for pid in each.read_text().split()]
+        return children_of(self.pid)
 
     def left_children(self) -> list[int]:
         """Return those of its children that still run though it has ended."""

@@ -60,12 +60,15 @@ def spin(ctx: JobContext, seconds: float) -> None:
 
 @tq.task(queue="q", name="hold_gil")
 def hold_gil(ctx: JobContext, kind: str, size: int) -> None:
-    """Keep the interpreter in one call of C code that gives nobody else a turn."""
+    """Keep the interpreter in one call of C code that gives nobody else a turn; sleep in the first attempt only."""
     with recorded(ctx):
         if kind == "regex":
             re.match(r"(a+)+$", "a" * size + "b")
-        else:
+        elif kind == "sum":
             sum(range(size))
+        elif ctx.attempt == 1:
+            ctypes.PyDLL(None).sleep(size)
+            ctx.raise_if_cancelled()
 
 
 @tq.task(queue="q", name="die", max_attempts=3, backoff=0)
@@ -171,6 +174,13 @@ def run_program(ctx: JobContext, seconds: float) -> int:
     """Wait for a program in the group of the worker and return its exit code."""
     with recorded(ctx):
         return subprocess.run(["sleep", str(seconds)], check=False).returncode
+
+
+@tq.task(queue="q", name="orphan")
+def orphan(ctx: JobContext, seconds: float) -> None:
+    """Leave a program behind whose parent ends before it."""
+    with recorded(ctx):
+        subprocess.run(["sh", "-c", f"sleep {seconds} &"], check=True)
 
 
 @tq.task(queue="q", name="end_threads", max_attempts=1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import psycopg
 
 from faults.lab import LEASE, RECOVERY, SLACK, Lab
+from faults.process import is_alive
 from kit.command import CommandLine
 
 
@@ -84,6 +86,26 @@ def test_busy_loops_in_python_do_not_starve_the_beat(lab: Lab) -> None:
     assert not busy.lines("lease of .* (is in doubt|was lost)")
 
 
+def test_busy_loops_in_python_delay_no_beat_beyond_half_of_the_lease(lab: Lab) -> None:
+    # B03
+    lease = 12.0
+    lab.worker(slots=16, lease=lease)
+    jobs = lab.enqueue_many(16, "spin", {"seconds": lab.span(40, short=10)})
+    lab.wait_for_starts(*jobs)
+    left: list[float] = []
+
+    def ended() -> bool:
+        shortest = lab.sql.value(
+            "select extract(epoch from min(lease_expires_at) - taskq.clock())::float8 from taskq.running"
+        )
+        left.extend([] if shortest is None else [shortest])
+        return shortest is None
+
+    lab.until(ended, "the jobs end", timeout=60)
+    assert min(left) > lease / 2
+    assert max(left[len(left) // 2 :]) > lease - 2  # there were beats
+
+
 def test_call_in_c_that_keeps_the_interpreter_costs_the_lease_and_never_the_job(lab: Lab) -> None:
     # B03; alone on this machine each takes two leases or more
     for kind, size in (("sum", 12 * 10**7), ("regex", 27))[: lab.count(2, short=1)]:
@@ -98,6 +120,79 @@ def test_call_in_c_that_keeps_the_interpreter_costs_the_lease_and_never_the_job(
         if len(verbs) > 1:
             first.wait_for("lease of .* was lost")
         assert [lab.stop(worker) for worker in (first, second)] == [0, 0]
+
+
+def test_call_in_c_that_keeps_the_interpreter_costs_nothing_with_a_heartbeat_of_its_own(lab: Lab) -> None:
+    # B03
+    for kind, size in (("sleep", 8), ("sum", 12 * 10**7), ("regex", 27))[: lab.count(3, short=1)]:
+        first = lab.worker("--heartbeat", "process", slots=2)
+        other = lab.enqueue("nap", {"seconds": 1.0})
+        lab.wait_for_starts(other)
+        job = lab.enqueue("hold_gil", {"kind": kind, "size": size})
+        lab.wait_for_starts(job)
+        second = lab.worker()
+        lab.wait_until_ended(job, other, timeout=120)
+
+        assert [len(lab.starts(each)) for each in (job, other)] == [1, 1]
+        assert not first.lines("lease of .* (is in doubt|was lost)")
+        assert [lab.stop(worker) for worker in (first, second)] == [0, 0]
+
+
+def test_call_in_c_costs_the_lease_with_a_heartbeat_by_thread(lab: Lab) -> None:
+    # B03
+    first = lab.worker()
+    job = lab.enqueue("hold_gil", {"kind": "sleep", "size": 8})
+    lab.wait_for_starts(job)
+    second = lab.worker()
+    lab.wait_until_ended(job)
+
+    assert [each["worker_id"] for each in lab.history(job)] == [first.worker_id, second.worker_id]
+    first.wait_for("lease of .* was lost")
+
+
+def test_beats_of_a_child_process_end_with_a_killed_worker(lab: Lab) -> None:
+    # B03, B05
+    lab.asked_for.add("08006")  # what is killed in the middle of a call in C has not read its answers
+    first = lab.worker("--heartbeat", "process", slots=1)
+    job = lab.enqueue("hold_gil", {"kind": "sleep", "size": 60})
+    lab.wait_for_starts(job)
+    [child] = first.children()
+    first.kill()
+    lab.until(lambda: not is_alive(child), "the child ends", timeout=SLACK)
+
+    lab.worker()
+    lab.wait_until_ended(job, timeout=RECOVERY + SLACK)
+    assert len(lab.starts(job)) == 2
+
+
+def test_killed_heartbeat_process_costs_nothing_and_another_one_takes_its_place(lab: Lab) -> None:
+    # B03, B06
+    owner = lab.worker("--heartbeat", "process")
+    jobs = lab.enqueue_many(3, "nap", {"seconds": lab.span(20, short=2 * LEASE)}, queue=owner.own_queue)
+    lab.wait_for_starts(*jobs)
+    lab.worker()
+    [child] = owner.children()
+    os.kill(child, signal.SIGKILL)
+    owner.wait_for("heartbeat process is gone")
+    lab.until(lambda: owner.children() not in ([], [child]), "there is another one")
+    lab.wait_until_ended(*jobs)
+
+    assert [len(lab.starts(job)) for job in jobs] == [1] * len(jobs)
+    assert not owner.lines("lease of .* was lost")
+
+
+def test_signals_to_the_group_end_the_heartbeat_process_last(lab: Lab) -> None:
+    # B03
+    job = lab.enqueue("nap", {"seconds": 2 * LEASE})
+    owner = lab.worker("--heartbeat", "process")
+    lab.wait_for_starts(job)
+    lab.worker(queues="other")
+    lab.excuse(owner)
+    os.killpg(owner.pid, signal.SIGINT)
+    assert owner.wait(2 * LEASE + SLACK) == 0
+
+    assert lab.outcomes(job) == [("succeeded", "success")]
+    assert len(lab.starts(job)) == 1
 
 
 def test_worker_that_lost_its_claim_settles_nothing_and_goes_on(lab: Lab) -> None:

@@ -1,13 +1,20 @@
-"""A worker serves, or has ended with a code that is not 0; there is nothing between."""
+"""A worker serves, or has ended with a code that is not 0; there is nothing between. So does a supervisor."""
 
 from __future__ import annotations
 
+import os
+import random
+import shutil
+import signal
 import time
 from functools import partial
+from typing import Any
+
+import pytest
 
 from faults import injection
 from faults.lab import SLACK, Lab
-from faults.process import WorkerProcess
+from faults.process import WorkerProcess, children_of
 
 #: Each loop of a worker, by the call that it makes.
 LOOPS = ["claim", "poll_hint", "settle", "heartbeat", "take_back", "prune", "announce", "wait"]
@@ -80,3 +87,76 @@ def test_worker_whose_log_cannot_be_written_goes_on(lab: Lab) -> None:
     lab.wait_until_ended(later)
 
     assert mute.code is None
+
+
+def supervisor(lab: Lab, *arguments: str, processes: int, **options: Any) -> WorkerProcess:
+    """Start a supervisor and wait until all its processes serve."""
+    made = lab.start_worker("--processes", str(processes), *arguments, **options)
+    made.wait_for(" serves ", times=processes)
+    return made
+
+
+def test_killed_process_of_several_is_replaced(lab: Lab) -> None:
+    # B71
+    made = supervisor(lab, processes=4, slots=1)
+    for _ in range(lab.count(10, short=2)):
+        jobs = lab.enqueue_many(4, "nap", {"seconds": 1.0})
+        lab.wait_for_starts(*jobs)
+        before = made.children()
+        os.kill(random.choice(before), signal.SIGKILL)
+        lab.until(lambda before=before: len({*made.children()} - {*before}) == 1, "another one is started")
+        lab.wait_until_ended(*jobs)
+
+    made.wait_for(" serves ", times=4 + lab.count(10, short=2))
+    assert len(made.children()) == 4
+    assert lab.stop(made) == 0
+    lab.drain("q")
+
+
+def test_process_that_dies_in_an_outage_is_started_until_the_database_is_back(lab: Lab) -> None:
+    # B71
+    lab.asked_for.add("08006")  # the connections of those who are killed
+    proxy = lab.proxy()
+    made = supervisor(lab, processes=2, dsn=proxy.dsn)
+    with proxy.refusing():
+        made.wait_for("-> degraded", times=2)
+        for pid in made.children():
+            os.kill(pid, signal.SIGKILL)
+        made.wait_for("ended with exit code 69; the next one starts", times=lab.count(8, short=2))
+        assert made.code is None
+    made.wait_for(" serves ", times=4)
+    job = lab.enqueue("nap")
+    lab.wait_until_ended(job)
+
+    assert lab.stop(made) == 0
+
+
+def test_supervisor_whose_processes_cannot_start_any_more_ends(lab: Lab) -> None:
+    # B71
+    lab.asked_for |= {"42P01", "3F000", "42883"}
+    made = supervisor(lab, processes=2, env={injection.PATIENCE: "1"})
+    lab.sql.run("alter schema taskq rename to gone")  # at once, whatever the workers are doing
+    lab.without_schema()
+    code = made.wait(60 + SLACK)
+
+    assert code == 1
+    assert made.lines("and is not replaced")
+
+
+def test_supervisor_as_the_first_process_of_a_container_hears_signals_and_buries_orphans(lab: Lab) -> None:
+    # B69
+    if shutil.which("unshare") is None or os.geteuid() != 0:
+        pytest.skip("a namespace of processes needs unshare and root")
+    inside = supervisor(
+        lab, processes=2, before=("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    )
+    [first] = inside.children()
+    orphans = lab.enqueue_many(3, "orphan", {"seconds": 0.5})
+    lab.wait_until_ended(*orphans)
+    lab.until(lambda: len(children_of(first)) == 2, "the orphans are buried")
+    jobs = lab.enqueue_many(4, "nap", {"seconds": 2})
+    lab.wait_for_starts(*jobs)
+    os.kill(first, signal.SIGTERM)  # as docker does; unshare itself would not pass it on
+
+    assert inside.wait(2 + SLACK) == 0
+    assert set(lab.outcomes(*jobs)) == {("succeeded", "success")}

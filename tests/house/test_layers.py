@@ -16,8 +16,19 @@ LAYERS = (
     ("worker",),
     ("client", "task", "bulk"),
     ("db",),
-    ("codec", "embedded", "handler", "registry", "retry"),
-    ("backoff", "clock", "context", "interrupts", "jsontext", "model", "options", "outcome"),
+    ("codec", "embedded", "handler", "hooks", "registry", "retry"),
+    (
+        "argument_key",
+        "backoff",
+        "clock",
+        "context",
+        "interrupts",
+        "jsontext",
+        "logs",
+        "model",
+        "options",
+        "outcome",
+    ),
     ("errors", "text", "version"),
 )
 

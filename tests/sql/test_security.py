@@ -21,6 +21,7 @@ from taskq_sync.db.sqlfiles import shipped_files
 #: One call of every function that a role may be given, on a job that runs. Literals only: an operator here would
 #: be the caller's own.
 CALLS = {
+    "age": "age()",
     "announce": "announce(p_worker_id => 'w', p_info => '{{}}')",
     "attempt_state": "attempt_state(p_job_id => {job}, p_attempt_id => {attempt})",
     "awake": "awake(p_worker_id => 'w')",
@@ -37,6 +38,7 @@ CALLS = {
     "get_job": "get_job(p_job_id => {job})",
     "heartbeat": """heartbeat(p_worker_id => 'w', p_job_ids => '{{{job}}}', p_attempt_ids => '{{{attempt}}}',
         p_progress => '{{"{job}": 7}}')""",
+    "hold_singleton": "hold_singleton(p_name => 'n')",
     "housekeep": "housekeep()",
     "job_history": "job_history(p_job_id => {job})",
     "list_jobs": "list_jobs(p_queue => 'q', p_task => 't', p_status => 'running')",
@@ -54,8 +56,9 @@ CALLS = {
         '[{{"job_id": {job}, "attempt_id": {attempt}, "verb": "snooze", "delay": 5}}]')""",
     "sleep_until": "sleep_until(p_worker_id => 'w', p_queues => '{{q}}', p_wakes_at => '2030-01-01 00:00+00')",
     "snooze": "snooze(p_job_id => {job}, p_attempt_id => {attempt}, p_delay => '5 s', p_progress => '7')",
+    "stop_worker": "stop_worker(p_worker_id => 'stop me')",
     "take_back": "take_back()",
-    "age": "age()",
+    "workers": "workers()",
 }  # fmt: skip
 
 
@@ -85,6 +88,7 @@ def granted(role: Role, low: Contract, sql: Contract) -> Contract:
 def _call(sql: Contract, function: str, queue: str = "q") -> str:
     """Return the call, on a job of its own that runs."""
     attempt = sql.new_attempt(queue=queue)
+    sql.announce(worker_id="stop me", info={"state": "running"})
     return "select * from taskq." + CALLS[function].format(
         job=attempt["job_id"], attempt=attempt["attempt_id"]
     )

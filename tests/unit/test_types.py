@@ -11,8 +11,10 @@ import pytest
 
 PREAMBLE = """
 from __future__ import annotations
+from collections.abc import Iterator
 from datetime import timedelta
-from taskq_sync import Complete, EnqueueResult, JobContext, JobRequest, Snooze, TaskQ
+from taskq_sync import AttemptEnd, Complete, EnqueueResult, JobContext, JobRequest, Snooze, TaskQ, WorkerProcess
+from taskq_sync.worker.events import JobEnded
 
 tq = TaskQ()
 
@@ -27,6 +29,26 @@ def plain(user_id: int) -> str:
 @tq.task()
 def tick(ctx: JobContext) -> None: ...
 
+@tq.on_worker_start
+def start(worker: WorkerProcess) -> None:
+    worker.events.subscribe(JobEnded, lambda event: print(event.seconds))
+
+@tq.around_job
+def around(ctx: JobContext) -> Iterator[None]:
+    yield
+
+@tq.before_job
+def before(ctx: JobContext) -> int:
+    return 7
+
+@tq.after_job
+def after(ctx: JobContext, end: AttemptEnd) -> None: ...
+
+@tq.on_failure
+def failure(ctx: JobContext, error: BaseException) -> None: ...
+
+def number(a: int) -> None: ...
+
 def use(ctx: JobContext) -> None:
 """
 
@@ -36,6 +58,10 @@ RIGHT = [
     "welcome.delay(user_id=7)",
     "b: JobRequest = welcome.job(user_id=7)",
     "welcome.using(delay=60, unique_key='u', lease=timedelta(1), queue='q', connection=ctx).enqueue(user_id=7)",
+    "welcome.using(unique_key='u', unique_mode='replace', unique_scope='waiting', unique_for=60, block=5).enqueue(7)",
+    "tq.task(unique=('user_id',), concurrency=lambda user_id, **_: f'user:{user_id}')(use)",
+    "tq.task(unique=True, concurrency='crm')(use)",
+    "tq.enqueue_many((welcome.job(user_id=i) for i in range(3)), block=timedelta(minutes=1))",
     "tq.enqueue_many(welcome.job(user_id=i) for i in range(3))",
     "tq.enqueue_many([welcome.using(delay=1).job(user_id=1), plain.job(2)])",
     "plain.enqueue(user_id=7)",
@@ -43,6 +69,8 @@ RIGHT = [
     "c: str = plain(7)",
     "d: Complete | Snooze = welcome(ctx, user_id=7)",
     "status: str = tq.get(plain.enqueue(1).job_id).status",
+    "e: int = before(ctx)",
+    "tq.on_failure(failure)",
 ]
 
 WRONG = [
@@ -55,12 +83,16 @@ WRONG = [
     ("welcome.using(delay=1).enqueue('7')", 'incompatible type "str"'),
     ("welcome.using(dely=1)", 'Unexpected keyword argument "dely"'),
     ("welcome.using(delay='1')", 'incompatible type "str"'),
+    ("welcome.using(unique_mode='skip')", "incompatible type \"Literal['skip']\""),
     ("plain.enqueue(ctx, 7)", "Too many arguments"),
     ("plain(7).nothing", 'has no attribute "nothing"'),
     ("welcome(7)", 'expected "JobContext"'),
     ("tick.enqueue(1)", "Too many arguments"),
     ("tq.task(quee='x')", '"quee"'),
     ("tq.enqueue_many([7])", "JobRequest"),
+    ("tq.before_job(number)", "cannot be"),
+    ("tq.after_job(before)", "cannot be"),
+    ("tq.around_job(before)", "cannot be"),
 ]
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
 
 from kit.contract import Contract
 from kit.outage import Outages
 from kit.waiting import eventually
-from kit.workers import WorkerThread
-from taskq_sync import TaskQ
-from taskq_sync.worker.events import ChoreFailing, Housekept
+from kit.workers import Gate, WorkerThread
+from taskq_sync import JobContext, TaskQ
+from taskq_sync.db.pool import Database
+from taskq_sync.db.session import Session
+from taskq_sync.errors import DatabaseUnavailable
+from taskq_sync.worker import housekeeper
+from taskq_sync.worker.events import ChoreFailing, Housekept, LeaseDoubtful
 
 Work = Callable[..., WorkerThread]
 
@@ -17,6 +25,17 @@ Work = Callable[..., WorkerThread]
 def task(tq: TaskQ, queue: str = "q") -> None:
     @tq.task(name="t", queue=queue)
     def handler() -> None: ...
+
+
+def _see_chores_done(sql: Contract, *, times: int) -> None:
+    """Wait for passes that end what has expired; each comes after one that takes back."""
+    for _ in range(times):
+        old = sql.new_job(queue="other", ttl="1 ms")
+        eventually(partial(_is_cancelled, sql, old), "other chores are done")
+
+
+def _is_cancelled(sql: Contract, job_id: int) -> bool:
+    return bool(sql.job(job_id)["status"] == "cancelled")
 
 
 def test_takes_back_what_a_dead_worker_held(tq: TaskQ, work: Work, sql: Contract) -> None:
@@ -60,6 +79,86 @@ def test_after_each_connect_the_owners_come_first(
     eventually(lambda: sql.job(old)["status"] == "cancelled", "other chores are done")
     assert sql.job(attempt["job_id"])["status"] == "running"
     assert not [event for event in worker.of(Housekept) if event.chore == "take back"]
+
+
+def test_after_an_outage_the_owners_have_the_time_that_their_links_may_pause(
+    tq: TaskQ, work: Work, sql: Contract, outages: Outages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeper, "FOUND_AGAIN", 60.0)
+    task(tq)
+    work(take_back_every=0.02, prune_every=0.02, lease=0.15)
+    before = sql.new_attempt(queue="other")
+    sql.run_out(before["job_id"])
+    eventually(lambda: sql.job(before["job_id"])["status"] == "queued", "the first grace is over")
+    eventually(lambda: outages.cut("-housekeeper"), "there is a connection to cut")
+    attempt = sql.new_attempt(queue="third")
+    sql.run_out(attempt["job_id"])
+    _see_chores_done(sql, times=10)
+    assert sql.job(attempt["job_id"])["status"] == "running"
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """While it is set, no heartbeat finds the database."""
+    connect = Database.connect
+    made = threading.Event()
+
+    def refuse(self: Database, name: str, timeout: float | None = None) -> Session:
+        if name.endswith("-heartbeat") and made.is_set():
+            raise DatabaseUnavailable("too many connections")
+        return connect(self, name, timeout)
+
+    monkeypatch.setattr(Database, "connect", refuse)
+    yield made
+    made.clear()
+
+
+def test_own_jobs_wait_for_the_heartbeat_that_finds_the_database_last(
+    tq: TaskQ, work: Work, sql: Contract, outages: Outages, gate: Gate, refused: threading.Event
+) -> None:
+    @tq.task(name="t", queue="q", lease=1)
+    def handler(ctx: JobContext) -> None:
+        gate.pass_through(ctx)
+
+    job_id = handler.enqueue().job_id
+    worker = work(slots=1, take_back_every=0.02, prune_every=0.02, lease=1)
+    gate.wait()
+    refused.set()
+    outages.cut()
+    worker.wait_for(LeaseDoubtful)
+    sql.run_out(job_id)
+    _see_chores_done(sql, times=20)
+    assert sql.job(job_id)["status"] == "running"
+    refused.clear()
+    gate.open.set()
+    eventually(lambda: sql.job(job_id)["status"] == "succeeded", "the job is completed")
+    assert sql.job(job_id)["attempt_count"] == 1
+
+
+def test_a_heartbeat_that_finds_the_database_never_does_not_keep_the_others_waiting(
+    tq: TaskQ,
+    work: Work,
+    sql: Contract,
+    outages: Outages,
+    gate: Gate,
+    refused: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(housekeeper, "OWN_FIRST", 0.2)
+
+    @tq.task(name="t", queue="q", lease=1)
+    def handler(ctx: JobContext) -> None:
+        gate.pass_through(ctx)
+
+    handler.enqueue()
+    worker = work(slots=1, take_back_every=0.05, lease=1)
+    gate.wait()
+    refused.set()
+    outages.cut("-heartbeat")
+    worker.wait_for(LeaseDoubtful)
+    orphan = sql.new_attempt(queue="other")
+    sql.run_out(orphan["job_id"])
+    eventually(lambda: sql.job(orphan["job_id"])["status"] == "queued", "it is taken back")
 
 
 def test_ends_jobs_past_their_time_to_live(tq: TaskQ, work: Work, sql: Contract) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ import pytest
 from kit.contract import Contract
 from kit.workers import WorkerThread
 from taskq_sync import TaskQ
+from taskq_sync.worker.events import TaskUnknown
 
 Drain = Callable[..., WorkerThread]
 
@@ -84,6 +86,22 @@ def test_an_unknown_task_is_released_with_a_growing_delay(
     assert 20 < delays[0] < 40
     assert delays[:5] == sorted(delays[:5])
     assert max(delays) <= 600 * 1.15
+
+
+def test_an_unknown_task_is_told_once_for_each_name(
+    called: list[int], drain: Drain, sql: Contract, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B09: who starts a worker without its module reads why nothing happens."""
+    for task in ["nope"] * 20 + ["never", "t"]:
+        sql.new_job(task=task, payload={"number": 1})
+    worker = drain()
+    assert len(worker.of(TaskUnknown)) == 21
+    told = [record.getMessage() for record in caplog.records if "no task" in record.getMessage()]
+    assert sorted(line.split()[2] for line in told) == ["'never'", "'nope'"]
+    [line] = [line for line in told if "'nope'" in line]
+    [seconds] = re.findall(r"is released for (\d+) s", line)
+    assert 20 < int(seconds) < 40
+    assert called == [1]
 
 
 def test_an_alias_finds_the_task(tq: TaskQ, drain: Drain, sql: Contract) -> None:

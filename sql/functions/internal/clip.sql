@@ -4,7 +4,7 @@
 -- Returns: text of at most p_bytes bytes.
 -- Locks: none.
 -- Raises: nothing.
--- Called by: settle_attempts (error, reason), cancel_job, write_audit.
+-- Called by: settle_attempts (error, reason), cancel_job, stop_worker, write_audit.
 create or replace function taskq.clip(p_text text, p_bytes int)
 returns text
 language plpgsql

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from kit.command import InProcess
+from taskq_sync.argument_key import argument_key
 from taskq_sync.version import __version__
 
 APP = """
@@ -19,6 +20,9 @@ tq = TaskQ()
 @tq.task(queue="mail", name="mail.welcome", max_attempts=8)
 def welcome(user_id: int) -> str:
     return f"welcome, {user_id}"
+
+@tq.task(name="mail.digest", unique=("user_id",), concurrency=lambda user_id, **_: f"user:{user_id}")
+def digest(user_id: int, day: int) -> None: ...
 """
 
 
@@ -35,6 +39,11 @@ def taskq(tmp_path, dsn, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "app.py").write_text(APP)
     return InProcess()
+
+
+def announce(conn, worker_id, **info):
+    """Have a worker announce itself."""
+    conn.execute("select taskq.announce(%s, %s)", (worker_id, json.dumps(info)))
 
 
 class TestEnqueue:
@@ -77,6 +86,9 @@ class TestEnqueue:
             "--lease": "500ms",
             "--ttl": "90",
             "--headers": '{"trace": "x"}',
+            "--unique-mode": "replace",
+            "--unique-scope": "waiting",
+            "--unique-for": "2h",
         }
         taskq.check("enqueue", "t", *(word for pair in options.items() for word in pair))
         row = conn.execute(
@@ -101,6 +113,8 @@ class TestEnqueue:
             {"trace": "x"},
         )
         assert row == expected
+        key = "select waiting, expires_at - created_at from taskq.unique_keys u join taskq.jobs j on j.id = u.job_id"
+        assert conn.execute(key).fetchone() == (True, timedelta(hours=2))
 
     def test_reads_a_payload_from_standard_input(self, taskq, conn):
         taskq.check("enqueue", "t", "-", stdin='{"a": [1, "ä"]}')
@@ -118,11 +132,52 @@ class TestEnqueue:
             == f"job {first['job_id']} has the unique key already\n"
         )
 
+    def test_tells_what_became_of_a_replace(self, taskq, conn):
+        replace = ("enqueue", "t", "--unique-key", "k", "--unique-mode", "replace")
+        job = taskq.check(*replace).removesuffix(" enqueued\n")
+        assert (
+            taskq.check(*replace)
+            == f"{job} had the unique key and not been started: it has this request now\n"
+        )
+        conn.execute("select taskq.claim(p_queues => '{default}', p_worker_id => 'w')")
+        assert (
+            taskq.check(*replace) == f"{job} has the unique key and has been started: nothing was enqueued\n"
+        )
+
+    def test_an_application_makes_the_keys_of_the_arguments(self, taskq, conn):
+        words = ("enqueue", "mail.digest", '{"user_id": 7, "day": 1}', "--app", "app:tq")
+        taskq.check(*words)
+        assert "has the unique key already" in taskq.check(*words)
+        assert conn.execute("select unique_key, concurrency_key from taskq.jobs").fetchall() == [
+            (argument_key("mail.digest", '{"user_id": 7}'), "user:7")
+        ]
+        taskq.check(*words, "--unique-key", "other")
+
+    def test_a_duplicate_of_cron_is_no_failure(self, taskq, conn):
+        """B33: a copy always waits, as the queue is paused."""
+        conn.execute("select taskq.pause_queue(p_queue => 'default', p_actor => 'test')")
+        for _ in range(5):
+            done = taskq.run("enqueue", "nightly", "--unique-key", "nightly", "--unique-scope", "waiting")
+            assert (done.code, done.err) == (0, "")
+        assert conn.execute("select count(*) from taskq.jobs").fetchone() == (1,)
+
+    def test_a_full_queue_is_told(self, taskq, conn):
+        conn.execute("select taskq.set_queue(p_queue => 'default', p_max_depth => 1, p_actor => 'test')")
+        taskq.check("enqueue", "t")
+        done = taskq.run("enqueue", "t")
+        assert (done.code, done.out) == (1, "")
+        assert 'queue "default" is full' in done.err
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (("t", "[1]"), "this is no JSON object"),
-            (("t", "{"), "this is no JSON"),
+            (("t", "[1]"), "Invalid value for PAYLOAD: this is no JSON object"),
+            (
+                ("t", '{"a": 1,\n b: 2}'),
+                "Invalid value for PAYLOAD: this is no JSON: Expecting property name enclosed in double "
+                "quotes: line 2 column 2",
+            ),
+            (("t", "--headers", "{"), "Invalid value for '--headers': this is no JSON"),
             (("t", "--delay", "soon"), "'soon' is no span of time"),
             (("t", "--at", "tomorrow"), "'tomorrow' is no instant"),
             (("t", "--at", "2030-01-01T00:00"), "has no offset"),
@@ -198,6 +253,23 @@ class TestLook:
         assert [(queue["queue"], queue["ready"]) for queue in status["queues"]] == [("q", 1)]
         assert "up to date      yes" in taskq.check("status")
 
+    def test_status_shows_the_workers(self, taskq, conn):
+        assert taskq.run("status", "--json").json["workers"] == []
+        assert taskq.check("status").endswith("no workers\n")
+        announce(conn, "w", state="running", slots=3)
+        [worker] = taskq.run("status", "--json").json["workers"]
+        assert (worker["worker_id"], worker["state"], worker["slots"]) == ("w", "running", 3)
+
+    def test_lists_workers(self, taskq, conn):
+        assert taskq.check("workers", "list") == "no workers\n"
+        announce(conn, "w", state="running", slots=3, pid=77, queues=["a", "b"], process=2)
+        [worker] = taskq.run("workers", "list", "--json").json
+        assert (worker["pid"], worker["queues"], worker["running"]) == (77, ["a", "b"], 0)
+        assert worker["info"] == {"process": 2}
+        assert "a, b" in taskq.check("workers", "list")
+        conn.execute("update taskq.workers set seen_at = seen_at - interval '2 minutes'")
+        assert " silent " in taskq.check("workers", "list")
+
 
 class TestOperate:
     def test_cancels_jobs_and_says_which_had_ended(self, taskq, conn):
@@ -222,6 +294,28 @@ class TestOperate:
     def test_pauses_and_resumes_a_queue(self, taskq):
         said = [taskq.check("queues", verb, "q") for verb in ("pause", "pause", "resume", "resume")]
         assert said == [f"queue q {word}\n" for word in ("paused", "already paused", "resumed", "not paused")]
+
+    def test_asks_a_worker_to_stop(self, taskq, conn):
+        announce(conn, "w", state="running")
+        said = [taskq.check("workers", "stop", "w", "--reason", "deploy", "--actor", "me") for _ in range(2)]
+        assert said == ["worker w was asked to stop\n", "worker w was already asked to stop\n"]
+        assert " running, to stop " in taskq.check("workers", "list")
+        assert conn.execute("select verb, target, actor, reason from taskq.audit limit 1").fetchone() == (
+            "stop_worker",
+            "worker w",
+            "me",
+            "deploy",
+        )
+        assert taskq.run("workers", "stop", "w", "--json").json == {
+            "worker_id": "w",
+            "result": "already_requested",
+        }
+
+    def test_a_worker_that_is_not_there_is_a_sentence(self, taskq):
+        done = taskq.run("workers", "stop", "w")
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("taskq-sync: no worker w: It has ended")
+        assert done.err.count("\n") == 1
 
     def test_lists_queues(self, taskq):
         taskq.check("enqueue", "t", "--queue", "q", "--delay", "1h")
@@ -279,6 +373,19 @@ class TestMistakes:
         done = taskq.run("migrate", "--schema", "o'brien")
         assert (done.code, done.out) == (1, "")
         assert "a name has 1 to 48 letters" in done.err
+
+    @pytest.mark.parametrize(
+        ("queues", "said"),
+        [
+            ("high:0", "the weight of 'high' must be at least 1; a name may end so: high:0:1"),
+            ("a:2,b,a", "'a' has two weights, 2 and 1"),
+            ("a:1001", "the weight of queue 'a' must be a whole number, 1 to 1000"),
+        ],
+    )
+    def test_weights_that_cannot_be(self, taskq, queues, said):
+        done = taskq.run("worker", "--app", "app:tq", "--queues", queues)
+        assert done.code != 0
+        assert said in done.err
 
     @pytest.mark.parametrize(
         ("arguments", "said"),

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from taskq_sync import ConfigError, TaskQ
+from kit.command import InProcess
+from taskq_sync import ConfigError, DatabaseUnavailable, TaskQ
 from taskq_sync.clock import Deadline
 from taskq_sync.db.config import DatabaseConfig, is_configured, read_config
 
@@ -58,6 +61,37 @@ class TestEnvironment:
     def test_names_a_database(self, name: str) -> None:
         assert is_configured({name: "x"})
         assert not is_configured({name: "", "HOME": "/"})
+
+
+@pytest.fixture
+def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that names no database, and no server where libpq looks by itself."""
+    for name in [*os.environ]:
+        if name.startswith(("PG", "TASKQ_", "DATABASE_URL")):
+            monkeypatch.delenv(name)
+
+    def refuse(*args: object, **options: object) -> None:
+        raise DatabaseUnavailable("connection refused")
+
+    monkeypatch.setattr("taskq_sync.db.pool.open_session", refuse)
+
+
+class TestNamingNone:
+    ADVICE = "no database is named: set TASKQ_DSN, DATABASE_URL or the PG. variables, or .*taskq-sync dev"
+
+    def test_is_told_to_a_program(self, unnamed: None) -> None:
+        with pytest.raises(DatabaseUnavailable, match=self.ADVICE):
+            TaskQ(timeout=0.1).get(1)
+
+    def test_is_told_to_a_command(self, unnamed: None) -> None:
+        done = InProcess().run("status")
+        assert done.code == 69
+        assert re.search(self.ADVICE, done.err)
+
+    def test_is_no_advice_for_who_names_one(self, unnamed: None) -> None:
+        with pytest.raises(DatabaseUnavailable) as caught:
+            TaskQ("host=nowhere", timeout=0.1).get(1)
+        assert caught.value.hint is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from kit.claimed import claimed_job
 from taskq_sync.clock import monotonic
-from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage, beat_of
+from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
+from taskq_sync.worker.lease import beat_of
 
 
 def attempt(

@@ -13,8 +13,11 @@ from kit.waiting import PATIENCE
 from taskq_sync.clock import monotonic
 from taskq_sync.model import Beat
 from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
+from taskq_sync.worker.beat_answers import BeatAnswers
+from taskq_sync.worker.beat_call import BeatCall
 from taskq_sync.worker.events import Events, LeaseWasLost
 from taskq_sync.worker.heartbeat import Heartbeat
+from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.link import Link
 
 
@@ -55,11 +58,11 @@ class Bench:
         self.ended: list[BaseException | None] = []
         self.heartbeat = Heartbeat(
             name="test-heartbeat",
-            worker_id="w",
-            link=CannedLink(),
-            jobs=cast(Any, self.jobs),
+            call=BeatCall(CannedLink(), cast(Any, self.jobs), "w"),
             attempts=self.attempts,
+            answers=BeatAnswers(self.attempts, events),
             events=events,
+            lifecycle=Lifecycle(events),
             ended=lambda name, error: self.ended.append(error),
         )
 

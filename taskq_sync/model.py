@@ -84,6 +84,11 @@ class JobRequest:
                 f"a job of {self.task} has a unique_mode, unique_scope or unique_for and no unique_key",
                 hint="give it a key: using(unique_key=...), or unique=True on the task",
             )
+        if options.ordered and options.concurrency_key is None:
+            raise InvalidInput(
+                f"a job of {self.task} is ordered and has no concurrency_key",
+                hint="say among which jobs: concurrency=... on the task, or using(concurrency_key=...)",
+            )
 
 
 @frozen
@@ -446,6 +451,7 @@ class Housekept:
     taken_back: int
     expired: int
     pruned: int
+    raised: int
 
 
 @frozen

@@ -119,6 +119,11 @@ def _mapping(
         raise InvalidInput(f"{attribute.name} must be a mapping, not {value!r}")
 
 
+def _flag(instance: object, attribute: attrs.Attribute[bool | None], value: object) -> None:
+    if value is not None and not isinstance(value, bool):
+        raise InvalidInput(f"{attribute.name} must be a bool, not {value!r}")
+
+
 @frozen(kw_only=True)
 class JobOptions:
     """The options of a job. None everywhere means: as the task says, else as the queue says.
@@ -178,6 +183,10 @@ class JobOptions:
     )
     """A job holds its key at least this long after it was enqueued, whatever becomes of it."""
 
+    ordered: bool | None = field(default=None, validator=_flag)
+    """Started when no older ordered job of its `concurrency_key` is live; older is whose producer has committed
+    before. One that is to be tried again blocks the others. Needs a `concurrency_key`."""
+
     def __attrs_post_init__(self) -> None:
         if self.delay is not None and self.scheduled_at is not None:
             raise InvalidInput("give either delay or scheduled_at, not both")
@@ -224,3 +233,4 @@ class OptionValues(TypedDict, total=False):
     unique_mode: Literal["keep", "replace", "replace_keep_schedule"] | None
     unique_scope: Literal["live", "waiting"] | None
     unique_for: float | timedelta | None
+    ordered: bool | None

@@ -44,6 +44,12 @@ _SAID = {
 @click.option(
     "--unique-for", type=duration, help="A job has its key at least this long, whatever becomes of it."
 )
+@click.option(
+    "--ordered",
+    is_flag=True,
+    default=None,
+    help="Run it after all older ordered jobs of its concurrency key.",
+)
 @click.option("--concurrency-key", metavar="KEY", help="Share the limit of this key with other jobs.")
 @click.option("--max-attempts", type=int, help="Failures after which the job ends. Default: 5.")
 @click.option("--backoff", type=duration, help="Pause after the first failure; it doubles each time.")

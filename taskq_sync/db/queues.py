@@ -51,6 +51,7 @@ class Queues:
         retention_cancelled: timedelta | None = None,
         retention_failed: timedelta | None = None,
         max_depth: int | None = None,
+        aging: timedelta | None = None,
     ) -> QueueVersion:
         """Change the defaults for jobs enqueued from now on; None leaves a setting as it is.
 
@@ -68,6 +69,7 @@ class Queues:
             "retention_cancelled": interval(retention_cancelled),
             "retention_failed": interval(retention_failed),
             "max_depth": max_depth,
+            "aging": interval(aging),
             "actor": actor,
             "reason": reason,
         }

@@ -79,9 +79,6 @@ class TestMode:
             pytest.param(
                 {"unique_scope": "waiting", "unique_for": 3600, "unique_mode": "replace"},
                 "running",
-                marks=pytest.mark.xfail(
-                    strict=True, reason="replace_jobs overlooks a free key that still counts"
-                ),
             ),
         ],
     )

@@ -111,7 +111,7 @@ def test_no_field_is_forgotten_when_merging() -> None:
     values: dict[str, Any] = {
         "priority": 1, "scheduled_at": NOON, "unique_key": "u", "concurrency_key": "c", "max_attempts": 2,
         "backoff": 1, "backoff_max": 2, "lease": 3, "ttl": 4, "headers": {"a": 1},
-        "unique_mode": "replace", "unique_scope": "waiting", "unique_for": 5,
+        "unique_mode": "replace", "unique_scope": "waiting", "unique_for": 5, "ordered": True,
     }  # fmt: skip
 
     assert JobOptions(**values).merged_over(JobOptions()) == JobOptions(**values)

@@ -330,7 +330,7 @@ class TestOperate:
             'select taskq.enqueue_many(\'q\', (select jsonb_agg(\'{"task": "t", "ttl": 0.000001}\'::jsonb) '
             "from generate_series(1, 7)))"
         )
-        assert taskq.check("housekeep", "--limit", "3") == "0 taken back, 7 expired, 0 pruned\n"
+        assert taskq.check("housekeep", "--limit", "3") == "0 taken back, 7 expired, 0 pruned, 0 raised\n"
         assert taskq.run("housekeep", "--json").json == {"taken_back": 0, "expired": 0, "pruned": 0}
 
 

@@ -19,13 +19,17 @@ MAX_BYTES = 8 * 1024 * 1024
 
 @frozen
 class Batch:
-    """The jobs of one statement, all of one queue: their positions in the input, and the document."""
+    """The jobs of one statement, all of one queue: their positions in the input, the document, their options."""
 
     queue: str
     ordinals: Sequence[int]
     jobs_json: str
-    all_unique: bool
-    """Whether each job has a unique key, so that the statement may be repeated without a double job."""
+    options: Sequence[JobOptions]
+
+    @property
+    def repeatable_for(self) -> float:
+        """For how many seconds the statement may be sent again without a double job: the least of its jobs'."""
+        return min(each.repeatable_for for each in self.options)
 
 
 def batches(
@@ -55,7 +59,7 @@ def _options(options: JobOptions) -> Iterator[tuple[str, str]]:
             continue
         if name == "scheduled_at":
             yield name, f'"{value.isoformat()}"'
-        elif name in ("delay", "backoff", "backoff_max", "lease", "ttl"):
+        elif name in ("delay", "backoff", "backoff_max", "lease", "ttl", "unique_for"):
             yield name, f'"{interval_text(value)}"'
         else:
             yield name, codec.to_json(value, name)
@@ -64,17 +68,21 @@ def _options(options: JobOptions) -> Iterator[tuple[str, str]]:
 def _cut(
     queue: str, jobs: Sequence[tuple[int, JobRequest]], max_jobs: int, max_bytes: int
 ) -> Iterator[Batch]:
-    ordinals: list[int] = []
+    taken: list[tuple[int, JobOptions]] = []
     documents: list[str] = []
-    size, all_unique = 2, True
+    size = 2
+
+    def batch() -> Batch:
+        ordinals, options = zip(*taken, strict=True)
+        return Batch(queue, ordinals, f"[{', '.join(documents)}]", options)
+
     for ordinal, request in jobs:
         text = document(request)
         length = len(text.encode()) + 2
-        if ordinals and (len(ordinals) == max_jobs or size + length > max_bytes):
-            yield Batch(queue, tuple(ordinals), f"[{', '.join(documents)}]", all_unique)
-            ordinals, documents, size, all_unique = [], [], 2, True
-        ordinals.append(ordinal)
+        if taken and (len(taken) == max_jobs or size + length > max_bytes):
+            yield batch()
+            taken, documents, size = [], [], 2
+        taken.append((ordinal, request.options))
         documents.append(text)
         size += length
-        all_unique = all_unique and request.options.unique_key is not None
-    yield Batch(queue, tuple(ordinals), f"[{', '.join(documents)}]", all_unique)
+    yield batch()

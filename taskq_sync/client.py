@@ -12,17 +12,18 @@
 
 A call without a connection of the caller's is committed when it returns, and returns or raises by its
 deadline. It is repeated within the deadline only where that cannot make a second job: when nothing was
-sent, when the server undid it, or when the unique key of the job holds it together.
+sent, when the server undid it, or when the unique key of the job holds it together. See `OutcomeUnknown`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from taskq_sync.bulk import Batch, batches
-from taskq_sync.clock import Deadline
+from taskq_sync.clock import Deadline, as_duration
 from taskq_sync.context import JobContext
 from taskq_sync.db.config import DEFAULT_POOL_SIZE, DEFAULT_TIMEOUT, DatabaseConfig, read_config
 from taskq_sync.db.connections import Executor, executor_for
@@ -31,20 +32,23 @@ from taskq_sync.db.installed import require_client
 from taskq_sync.db.jobs import Jobs
 from taskq_sync.db.pool import Database
 from taskq_sync.db.queues import Queues
+from taskq_sync.db.session import CANCEL_GRACE
 from taskq_sync.db.workers import Workers
 from taskq_sync.errors import (
     DatabaseUnavailable,
     EnqueueInterrupted,
     InvalidInput,
     OutcomeUnknown,
+    QueueFull,
     SchemaError,
     TaskQError,
 )
 from taskq_sync.hooks import AfterHook, AroundHook, BeforeHook, FailureHook, WorkerHook
 from taskq_sync.model import EnqueueResult, Job, JobRequest
+from taskq_sync.options import JobOptions
 from taskq_sync.registry import Registry
 from taskq_sync.retry import repeat_until
-from taskq_sync.task import ContextTask, Task, TaskDecorator, TaskValues, make_task
+from taskq_sync.task import ContextTask, Task, TaskDecorator, TaskValues, check_block, make_task
 from taskq_sync.version import __version__
 
 if TYPE_CHECKING:
@@ -119,7 +123,8 @@ class TaskQ:
     def task(self, function: Any = None, /, **values: Any) -> Any:
         """Make a task of a function: `@tq.task` or `@tq.task(queue="mail", max_attempts=8)`.
 
-        Settings: `name` (stable, default module and function), `queue` (`default`), `aliases`, `result`,
+        Settings: `name` (stable, default module and function), `queue` (`default`), `unique` and `concurrency`
+        (what makes the keys of a job of its arguments), `aliases`, `result`,
         `timeout`, `interrupt`, `isolation`, `memory_limit`, `retry_on`, `give_up_on`, `retry_after`,
         `payload_grace` as in `TaskSpec`; all others are the options of its jobs as in `JobOptions`. Raises
         `ConfigError` and `InvalidInput` at once.
@@ -161,7 +166,12 @@ class TaskQ:
     # Enqueue
 
     def send(
-        self, request: JobRequest, *, connection: object | None = None, timeout: float | None = None
+        self,
+        request: JobRequest,
+        *,
+        connection: object | None = None,
+        timeout: float | None = None,
+        block: float | timedelta | None = None,
     ) -> EnqueueResult:
         """Enqueue one job made by `task.job(...)`; `task.enqueue(...)` is the usual way, and says more."""
 
@@ -170,11 +180,15 @@ class TaskQ:
                 ex, request.queue, request.task, request.payload_json, request.options, skip_wake
             )
 
+        check_block(block, connection)
         if connection is not None:
             return enqueue(executor_for(connection), False)
-        deadline = self.database.deadline(timeout)
-        unique = request.options.unique_key is not None
-        return self._call(lambda ex: enqueue(ex, True), deadline, repeatable=unique)
+        return _when_there_is_room(
+            _deadline_for_room(block),
+            lambda: self._enqueue(
+                lambda ex: [enqueue(ex, True)], [request.options], request.options.repeatable_for, timeout
+            ),
+        )[0]
 
     def enqueue_many(
         self,
@@ -182,23 +196,27 @@ class TaskQ:
         *,
         connection: object | None = None,
         timeout: float | None = None,
+        block: float | timedelta | None = None,
     ) -> list[EnqueueResult]:
         """Enqueue the jobs of any iterable, made by `task.job(...)`; results in input order.
 
         The iterable is read to its end before anything is sent. The jobs go by queue, at most 10,000 and 8
         MiB in a statement, each committed on its own within *timeout* seconds; in the caller's *connection*
-        all belong to the caller's transaction. A duplicate of a unique key is no error: its result says
-        `existed`.
+        all belong to the caller's transaction. A duplicate of a unique key is no error: its result says so, see
+        `EnqueueResult.status`. With *block* the call waits up to so many seconds in all for room in full queues;
+        a statement needs room for all its jobs at once.
 
         Raises the errors of `enqueue` when no job is in (`InvalidInput.ordinal` is the position in
         *requests*), `EnqueueInterrupted` when some are.
         """
+        check_block(block, connection)
         taken = list(requests)
         results: list[EnqueueResult | None] = [None] * len(taken)
         executor = None if connection is None else executor_for(connection)
+        room = _deadline_for_room(block)
         for batch in batches(taken):
             try:
-                answers = self._send_batch(batch, executor, timeout)
+                answers = self._send_batch(batch, executor, timeout, room)
             except TaskQError as error:
                 raise _interrupted(error, batch, results, in_transaction=executor is not None) from error
             for ordinal, answer in zip(batch.ordinals, answers, strict=True):
@@ -206,14 +224,43 @@ class TaskQ:
         return [result for result in results if result is not None]
 
     def _send_batch(
-        self, batch: Batch, executor: Executor | None, timeout: float | None
+        self, batch: Batch, executor: Executor | None, timeout: float | None, room: Deadline | None
     ) -> Sequence[EnqueueResult]:
         if executor is not None:
             return self.jobs.enqueue_many(executor, batch.queue, batch.jobs_json, False)
+
+        def enqueue(ex: Executor) -> Sequence[EnqueueResult]:
+            return self.jobs.enqueue_many(ex, batch.queue, batch.jobs_json, True)
+
+        return _when_there_is_room(
+            room, lambda: self._enqueue(enqueue, batch.options, batch.repeatable_for, timeout)
+        )
+
+    def _enqueue(
+        self,
+        call: Callable[[Executor], Sequence[EnqueueResult]],
+        options: Sequence[JobOptions],
+        repeatable_for: float,
+        timeout: float | None,
+    ) -> Sequence[EnqueueResult]:
+        """Enqueue jobs with these *options* by *call*, which is repeated where that makes no second job.
+
+        A repeated call that replaces may meet the very request that it had stored before, being run by now: when
+        it cannot be told from an older one, the outcome stays unknown.
+        """
+        deadline = self.database.deadline(timeout)
+
+        def is_certain(answers: Sequence[EnqueueResult]) -> bool:
+            return all(
+                answer.accepted or each.unique_mode in (None, "keep")
+                for each, answer in zip(options, answers, strict=True)
+            )
+
         return self._call(
-            lambda ex: self.jobs.enqueue_many(ex, batch.queue, batch.jobs_json, True),
-            self.database.deadline(timeout),
-            repeatable=batch.all_unique,
+            call,
+            deadline,
+            repeatable=repeatable_for >= deadline.seconds + CANCEL_GRACE,
+            is_certain=is_certain,
         )
 
     # Look
@@ -239,8 +286,18 @@ class TaskQ:
     def __repr__(self) -> str:
         return f"TaskQ({self.database.config.target}, schema={self.database.config.schema!r})"
 
-    def _call(self, call: Callable[[Executor], _T], deadline: Deadline, *, repeatable: bool) -> _T:
-        """Run *call* on a connection of our own; a *repeatable* one also after its outcome became unknown."""
+    def _call(
+        self,
+        call: Callable[[Executor], _T],
+        deadline: Deadline,
+        *,
+        repeatable: bool,
+        is_certain: Callable[[_T], bool] = lambda answer: True,
+    ) -> _T:
+        """Run *call* on a connection of our own; a *repeatable* one also after its outcome became unknown.
+
+        An answer to the repeated call that is not certain leaves the outcome unknown.
+        """
 
         def attempt() -> _T:
             with self.database.client_pool.session(deadline) as session:
@@ -263,16 +320,21 @@ class TaskQ:
             return True
 
         try:
-            return repeat_until(deadline, attempt, when=may_repeat)
-        except DatabaseUnavailable as error:
+            answer = repeat_until(deadline, attempt, when=may_repeat)
+        except (DatabaseUnavailable, QueueFull) as error:
             # That the last attempt has done nothing says nothing about an earlier one.
             if unknown is not None:
                 raise unknown from unknown.__cause__
+            if isinstance(error, QueueFull):
+                raise
             earlier = next((each for each in reasons if each != error.message), None)
             if deadline.expired and earlier is not None:  # the last one had no time to find the reason out
                 message = f"{error.message}; before: {earlier}"
                 raise DatabaseUnavailable(message, sqlstate=error.sqlstate) from error.__cause__
             raise
+        if unknown is not None and not is_certain(answer):
+            raise unknown from unknown.__cause__
+        return answer
 
     def _check_schema(self, session: Executor) -> None:
         """Raise `SchemaError` if the schema asks for a newer client; once it does not, it is not asked again.
@@ -289,6 +351,17 @@ class TaskQ:
         schema = f"schema {self.database.config.schema} in {self.database.config.target}"
         require_client(installed.min_client, version=__version__, what=schema)
         self._allowed = True
+
+
+def _deadline_for_room(block: float | timedelta | None) -> Deadline | None:
+    return None if block is None else Deadline.after(as_duration(block, "block").total_seconds())
+
+
+def _when_there_is_room(deadline: Deadline | None, call: Callable[[], _T]) -> _T:
+    """Run *call*, once if there is no *deadline*, else until then again and again while the queue is full."""
+    if deadline is None:
+        return call()
+    return repeat_until(deadline, call, when=lambda error: isinstance(error, QueueFull), at_the_end=True)
 
 
 @contextmanager

@@ -91,6 +91,15 @@ class TypeCodec:
         except Exception as error:
             raise ConfigError(f"{what} cannot be restored from JSON: {error}") from error
 
+    @property
+    def member_names(self) -> frozenset[str]:
+        """The names of the members of a record."""
+        kind = typing.get_origin(self._declared) or self._declared
+        if typing.is_typeddict(kind):
+            return frozenset(typing.get_type_hints(kind))
+        fields: Iterable[Any] = attrs.fields(kind) if attrs.has(kind) else dataclasses.fields(kind)
+        return frozenset(each.name for each in fields if each.init)
+
     def to_plain(self, value: object, path: str) -> object:
         """Return *value* as JSON-able objects, the way the type says. Raises `PayloadError` at *path*."""
         if self._kind is not None:

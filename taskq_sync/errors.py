@@ -116,7 +116,24 @@ class WrongState(TaskQError):
 
 
 class QueueFull(TaskQError):
-    """The queue holds as many waiting jobs as it may (TQ429). Nothing was enqueued; try later."""
+    """The queue holds as many waiting jobs as it may (TQ429). Nothing was enqueued; try later.
+
+    `depth` is how many jobs wait, counted no further than one beyond the `max_depth` of the queue; None where
+    that is not known. `using(block=...)` waits for room.
+    """
+
+    depth: int | None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        depth: int | None = None,
+        hint: str | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, sqlstate=sqlstate)
+        self.depth = depth
 
 
 class BrokenInvariant(TaskQError):
@@ -140,7 +157,10 @@ class OutcomeUnknown(DatabaseUnavailable):
     """The link broke after the statement was sent, so nobody can tell whether it was done.
 
     An enqueue with a `unique_key` may be repeated, and makes no second job while the first one is live; the client
-    then does so by itself. A job that has ended by then has given its key up, and is enqueued once more.
+    then does so by itself. A job that has ended by then has given its key up, and is enqueued once more; with a
+    `unique_for` longer than the call may take it has not. A key of scope `waiting` is given up when the job is
+    started, so there the client repeats the call only with such a `unique_for`. And where a call that replaces
+    meets a running job when it is repeated, nobody can tell which request that job has: this error stays.
     """
 
 

@@ -90,6 +90,18 @@ class Handler:
                     hint="use parameters that may be given as keywords",
                 )
 
+    def member_names(self) -> frozenset[str] | None:
+        """Return the names that the members of a payload may have; None if any will do.
+
+        Raises `ConfigError` where one parameter may be the whole payload and its type is not known yet.
+        """
+        if self._rest is not None:
+            return None
+        if len(self._parameters) != 1:
+            return self._names
+        shape = self.shape()
+        return self._names if shape.whole is None else shape.member(shape.whole).codec.member_names
+
     def dump(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the payload for a call with these arguments, as JSON text.
 

@@ -15,6 +15,7 @@ from typing import Union, cast
 from attrs import field, frozen
 
 from taskq_sync.clock import interval_text
+from taskq_sync.errors import InvalidInput
 from taskq_sync.options import JobOptions
 from taskq_sync.text import cut
 
@@ -41,7 +42,14 @@ class EnqueueResult:
     """The answer to one enqueue."""
 
     status: str
-    """`created`, or `existed`: the unique key is held by the job `job_id`, which is unchanged."""
+    """What became of the request:
+
+    - `created`: the job `job_id` is new.
+    - `existed`: the job `job_id` holds the unique key, and is unchanged.
+    - `replaced`: the job `job_id` holds the unique key, had not been started, and has this request now.
+    - `running`: the job `job_id` holds the unique key and has been started, so it is unchanged; what should have
+      replaced its request is not stored.
+    """
 
     job_id: int
 
@@ -49,6 +57,11 @@ class EnqueueResult:
     def created(self) -> bool:
         """Whether this call made the job."""
         return self.status == "created"
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a job has this request now: it was created with it, or it was replaced by it."""
+        return self.status in ("created", "replaced")
 
 
 @frozen(kw_only=True)
@@ -62,6 +75,20 @@ class JobRequest:
     task: str
     payload_json: str
     options: JobOptions = field(factory=JobOptions)
+
+    def __attrs_post_init__(self) -> None:
+        options = self.options
+        about_the_key = (options.unique_mode, options.unique_scope, options.unique_for)
+        if options.unique_key is None and about_the_key != (None, None, None):
+            raise InvalidInput(
+                f"a job of {self.task} has a unique_mode, unique_scope or unique_for and no unique_key",
+                hint="give it a key: using(unique_key=...), or unique=True on the task",
+            )
+        if options.ordered and options.concurrency_key is None:
+            raise InvalidInput(
+                f"a job of {self.task} is ordered and has no concurrency_key",
+                hint="say among which jobs: concurrency=... on the task, or using(concurrency_key=...)",
+            )
 
 
 @frozen
@@ -424,6 +451,7 @@ class Housekept:
     taken_back: int
     expired: int
     pruned: int
+    raised: int
 
 
 @frozen

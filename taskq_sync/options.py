@@ -6,10 +6,11 @@ which go over the task's; what both leave open is null in SQL, which means the d
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import attrs
 from attrs import field, frozen
@@ -27,6 +28,8 @@ SHORTEST = timedelta(microseconds=1)
 MIN_LEASE = timedelta(seconds=0.1)
 MAX_LEASE = timedelta(days=1)
 MAX_ATTEMPTS = 100_000
+UNIQUE_MODES = ("keep", "replace", "replace_keep_schedule")
+UNIQUE_SCOPES = ("live", "waiting")
 
 
 def check_text(value: object, what: str, max_bytes: int) -> None:
@@ -85,6 +88,16 @@ def _whole(low: int, high: int) -> Callable[[object, attrs.Attribute[int | None]
     return check
 
 
+def _one_of(*known: str) -> Callable[[object, attrs.Attribute[str | None], object], None]:
+    def check(instance: object, attribute: attrs.Attribute[str | None], value: object) -> None:
+        if value is not None and value not in known:
+            raise InvalidInput(
+                f"{attribute.name} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}"
+            )
+
+    return check
+
+
 def _aware(instance: object, attribute: attrs.Attribute[datetime | None], value: object) -> None:
     if value is None:
         return
@@ -106,6 +119,11 @@ def _mapping(
         raise InvalidInput(f"{attribute.name} must be a mapping, not {value!r}")
 
 
+def _flag(instance: object, attribute: attrs.Attribute[bool | None], value: object) -> None:
+    if value is not None and not isinstance(value, bool):
+        raise InvalidInput(f"{attribute.name} must be a bool, not {value!r}")
+
+
 @frozen(kw_only=True)
 class JobOptions:
     """The options of a job. None everywhere means: as the task says, else as the queue says.
@@ -123,7 +141,7 @@ class JobOptions:
     """Not before this long after the statement that enqueues, by the clock of the database."""
 
     unique_key: str | None = field(default=None, validator=_check_key)
-    """At most one live job of the queue has this key; another enqueue returns that job as `existed`."""
+    """At most one live job of the queue has this key; another enqueue meets that job, see `unique_mode`."""
 
     concurrency_key: str | None = field(default=None, validator=_check_key)
     """At most N jobs with this key run at a time, in all queues together (1 unless a limit was set)."""
@@ -152,9 +170,39 @@ class JobOptions:
     headers: Mapping[str, object] | None = field(default=None, validator=_mapping)
     """A JSON object that travels with the job, for tracing and the like (8 KiB)."""
 
+    unique_mode: str | None = field(default=None, validator=_one_of(*UNIQUE_MODES))
+    """What an enqueue does to a job that holds its key and has not been started: `keep` leaves it as it is,
+    `replace` gives it this request, `replace_keep_schedule` all of this request but its time. Default `keep`."""
+
+    unique_scope: str | None = field(default=None, validator=_one_of(*UNIQUE_SCOPES))
+    """How long a job holds its key: `live`, until it has ended, or `waiting`, until it is started. Default
+    `live`."""
+
+    unique_for: timedelta | None = field(
+        default=None, converter=_duration, validator=_between(SHORTEST, MAX_DELAY)
+    )
+    """A job holds its key at least this long after it was enqueued, whatever becomes of it."""
+
+    ordered: bool | None = field(default=None, validator=_flag)
+    """Started when no older ordered job of its `concurrency_key` is live; older is whose producer has committed
+    before. One that is to be tried again blocks the others. Needs a `concurrency_key`."""
+
     def __attrs_post_init__(self) -> None:
         if self.delay is not None and self.scheduled_at is not None:
             raise InvalidInput("give either delay or scheduled_at, not both")
+
+    @property
+    def repeatable_for(self) -> float:
+        """For how many seconds after it was sent an enqueue may be sent again, and makes no second job by that.
+
+        0 without a unique key. One of scope `live` holds the two together while the job is live, which is taken
+        for ever; one of scope `waiting` only as long as `unique_for` says, since a worker may start the job at once.
+        """
+        if self.unique_key is None:
+            return 0.0
+        if self.unique_scope == "waiting":
+            return 0.0 if self.unique_for is None else self.unique_for.total_seconds()
+        return math.inf
 
     def merged_over(self, other: JobOptions) -> JobOptions:
         """Return these options where they are set, and those of *other* where they are not.
@@ -182,3 +230,7 @@ class OptionValues(TypedDict, total=False):
     lease: float | timedelta | None
     ttl: float | timedelta | None
     headers: Mapping[str, object] | None
+    unique_mode: Literal["keep", "replace", "replace_keep_schedule"] | None
+    unique_scope: Literal["live", "waiting"] | None
+    unique_for: float | timedelta | None
+    ordered: bool | None

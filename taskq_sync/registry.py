@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
+import attrs
 from attrs import field, frozen
 
+from taskq_sync import codec
+from taskq_sync.argument_key import argument_key
 from taskq_sync.clock import as_duration
 from taskq_sync.context import JobContext
-from taskq_sync.errors import ConfigError, UnknownTask
+from taskq_sync.errors import ConfigError, InvalidInput, UnknownTask
 from taskq_sync.handler import Handler
 from taskq_sync.hooks import Hooks
 from taskq_sync.model import JsonValue
-from taskq_sync.options import JobOptions, check_name
+from taskq_sync.options import MAX_KEY_BYTES, JobOptions, check_name, check_text
 
 DEFAULT_QUEUE = "default"
 MIN_MEMORY_LIMIT = 1024 * 1024
@@ -29,6 +32,12 @@ DEFAULT_PAYLOAD_GRACE = timedelta(minutes=10)
 RetryAfter = float | timedelta | Callable[[BaseException], float | timedelta | None]
 """A pause in seconds or as timedelta, or what computes one from the exception (None: the job's own
 backoff)."""
+
+Unique = bool | Sequence[str]
+"""True: all arguments make the unique key of a job; or the names of those that do."""
+
+Concurrency = str | Callable[..., str | None]
+"""A concurrency key, or what makes one of the members of the payload, which it gets as keyword arguments."""
 
 ExceptionTypes = type[BaseException] | Sequence[type[BaseException]]
 
@@ -41,6 +50,11 @@ def _types(value: ExceptionTypes | None) -> tuple[type[BaseException], ...] | No
 
 def _some_types(value: ExceptionTypes) -> tuple[type[BaseException], ...]:
     return _types(value) or ()
+
+
+def _names(value: Unique) -> bool | tuple[str, ...]:
+    # A text, which would become its letters, and anything else are left to the check, which knows the task.
+    return tuple(value) if isinstance(value, (list, tuple)) else value  # type: ignore[return-value]
 
 
 def _grace(value: float | timedelta) -> timedelta:
@@ -75,6 +89,12 @@ class TaskSpec:
 
     options: JobOptions = field(factory=JobOptions)
     """The options of its jobs, where a call says nothing else."""
+
+    unique: bool | tuple[str, ...] = field(default=False, converter=_names)
+    """Whether the arguments make the unique key of a job: True for all of them, or the names of those that do."""
+
+    concurrency: Concurrency | None = None
+    """The concurrency key of its jobs, or a function that returns it for the members of a payload."""
 
     aliases: tuple[str, ...] = field(default=(), converter=tuple)
     """Old names under which jobs may still be stored."""
@@ -120,6 +140,7 @@ class TaskSpec:
         if self.timeout == timedelta(0):
             raise ConfigError(f"timeout of task {self.name!r} must be longer than 0 s")
         self._check_isolation()
+        self._check_keys()
         if self.retry_after is not None and not callable(self.retry_after):
             as_duration(self.retry_after, f"retry_after of task {self.name!r}")
 
@@ -145,6 +166,61 @@ class TaskSpec:
                 f"task {self.name!r} has a memory_limit and runs in a thread",
                 hint='say isolation="process": only a process can be limited',
             )
+
+    def _check_keys(self) -> None:
+        if self.unique is not False:
+            self._check_unique()
+        if self.concurrency is None:
+            return
+        if self.options.concurrency_key is not None:
+            raise ConfigError(
+                f"task {self.name!r} has both concurrency and concurrency_key: give one of them"
+            )
+        if not callable(self.concurrency):
+            check_text(self.concurrency, f"concurrency of task {self.name!r}", MAX_KEY_BYTES)
+
+    def _check_unique(self) -> None:
+        if self.options.unique_key is not None:
+            raise ConfigError(f"task {self.name!r} has both unique and unique_key: give one of them")
+        if self.unique is True:
+            return
+        if not isinstance(self.unique, tuple) or not self.unique:
+            raise ConfigError(
+                f"unique of task {self.name!r} must be True or the names of arguments, it is {self.unique!r}",
+                hint='for one name write unique=("user_id",), for one key of all jobs unique_key="..."',
+            )
+        known = self.handler.member_names()
+        for name in self.unique:
+            if not isinstance(name, str) or (known is not None and name not in known):
+                raise ConfigError(f"unique of task {self.name!r} names {name!r}, which is no argument of it")
+
+    def with_keys(self, options: JobOptions, payload_json: str) -> JobOptions:
+        """Return the *options* of a job with the keys that the task makes of its payload, where they have none.
+
+        Raises `InvalidInput` for a concurrency key that cannot be one.
+        """
+        keys: dict[str, Any] = {}
+        if self.unique is not False and options.unique_key is None:
+            names = None if self.unique is True else self.unique
+            keys["unique_key"] = argument_key(self.name, payload_json, names)
+        if self.concurrency is not None and options.concurrency_key is None:
+            keys["concurrency_key"] = self._concurrency_key(self.concurrency, payload_json)
+        return attrs.evolve(options, **keys) if keys else options
+
+    def _concurrency_key(self, concurrency: Concurrency, payload_json: str) -> str | None:
+        if not callable(concurrency):
+            return concurrency
+        members = cast("dict[str, JsonValue]", codec.from_json(payload_json))
+        try:
+            key = concurrency(**members)
+        except Exception as error:
+            raise InvalidInput(
+                f"concurrency of task {self.name!r} raised {type(error).__name__}: {error}",
+                hint="it is called with the members of the payload, and those left out are not there",
+            ) from error
+        if key is not None:
+            check_text(key, f"what concurrency of task {self.name!r} returned", MAX_KEY_BYTES)
+        return key
 
     @property
     def wants_context(self) -> bool:

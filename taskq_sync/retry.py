@@ -22,18 +22,21 @@ def repeat_until(
     call: Callable[[], _T],
     *,
     when: Callable[[BaseException], bool],
+    at_the_end: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> _T:
     """Return what *call* returns, repeating it while it raises an error of which *when* says that it passes.
 
-    Raises the last error once the next pause would end after the *deadline*; pauses grow from 0.05 s to 1 s.
+    Raises the last error once the next pause would end after the *deadline*; pauses grow from 0.05 s to 1 s. With
+    *at_the_end* the last pause ends at the deadline, and one more call follows.
     """
 
     def too_late(state: RetryCallState) -> bool:
-        return state.upcoming_sleep >= deadline.remaining
+        return deadline.expired if at_the_end else state.upcoming_sleep >= deadline.remaining
 
     def wait(state: RetryCallState) -> float:
-        return pause(state.attempt_number, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
+        seconds = pause(state.attempt_number, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
+        return min(seconds, deadline.remaining) if at_the_end else seconds
 
     attempts = Retrying(retry=retry_if_exception(when), stop=too_late, wait=wait, sleep=sleep, reraise=True)
     return attempts(call)

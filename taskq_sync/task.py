@@ -35,12 +35,20 @@ from typing import (
 import attrs
 
 from taskq_sync import codec
+from taskq_sync.clock import as_duration
 from taskq_sync.context import JobContext
 from taskq_sync.errors import ConfigError
 from taskq_sync.handler import Handler
 from taskq_sync.model import EnqueueResult, JobRequest
 from taskq_sync.options import JobOptions, OptionValues, check_name
-from taskq_sync.registry import ExceptionTypes, RetryAfter, TaskSpec, default_name
+from taskq_sync.registry import (
+    Concurrency,
+    ExceptionTypes,
+    RetryAfter,
+    TaskSpec,
+    Unique,
+    default_name,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,6 +62,8 @@ class TaskValues(OptionValues, total=False):
 
     name: str
     queue: str
+    unique: Unique
+    concurrency: Concurrency | None
     aliases: Sequence[str]
     result: Literal["store", "discard"]
     timeout: float | timedelta | None
@@ -69,9 +79,31 @@ class TaskValues(OptionValues, total=False):
 class Client(Protocol):
     """What a task needs of the client: to send one job."""
 
-    def send(self, request: JobRequest, *, connection: object | None, timeout: float | None) -> EnqueueResult:
+    def send(
+        self,
+        request: JobRequest,
+        *,
+        connection: object | None,
+        timeout: float | None,
+        block: float | timedelta | None,
+    ) -> EnqueueResult:
         """Enqueue the job."""
         ...
+
+
+def check_block(block: float | timedelta | None, connection: object | None) -> None:
+    """Raise unless an enqueue may wait so long for room in its queue: `ConfigError` in a caller's transaction.
+
+    Whoever waits in a transaction keeps its locks and its snapshot meanwhile, and others from what they need.
+    """
+    if block is None:
+        return
+    as_duration(block, "block")
+    if connection is not None:
+        raise ConfigError(
+            "an enqueue in your own transaction cannot wait for room in its queue",
+            hint="leave block or connection out, or catch QueueFull and roll back",
+        )
 
 
 class Sender(Generic[P]):
@@ -86,19 +118,22 @@ class Sender(Generic[P]):
         options: JobOptions,
         connection: object | None = None,
         timeout: float | None = None,
+        block: float | timedelta | None = None,
     ) -> None:
         """Made by `@tq.task` and `using`."""
         if options.headers is not None:
             codec.to_json(options.headers, "headers")  # so that bad ones are refused where they are given
+        check_block(block, connection)
         self.spec = spec
         self._client = client
         self._queue = queue
         self._options = options
         self._connection = connection
         self._timeout = timeout
+        self._block = block
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
-        """Enqueue one job with these arguments, and return its id and whether it is new.
+        """Enqueue one job with these arguments, and return its id and what became of the request.
 
         Without `using(connection=...)` the job is committed when this returns; it takes up to the timeout
         of the client (5 s), connecting included. Raises `PayloadError` and `InvalidInput` before anything
@@ -106,15 +141,17 @@ class Sender(Generic[P]):
         `QueueFull`.
         """
         request = self._request(args, kwargs)
-        return self._client.send(request, connection=self._connection, timeout=self._timeout)
+        return self._client.send(
+            request, connection=self._connection, timeout=self._timeout, block=self._block
+        )
 
     delay = enqueue
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest:
         """Return the job with these arguments, checked, for `tq.enqueue_many`. Nothing is sent."""
-        if self._connection is not None or self._timeout is not None:
+        if any(each is not None for each in (self._connection, self._timeout, self._block)):
             raise ConfigError(
-                f"a job of {self.spec.name} cannot carry a connection or timeout",
+                f"a job of {self.spec.name} cannot carry a connection, timeout or block",
                 hint="hand them to enqueue_many",
             )
         return self._request(args, kwargs)
@@ -125,13 +162,15 @@ class Sender(Generic[P]):
         queue: str | None = None,
         connection: object | None = None,
         timeout: float | None = None,
+        block: float | timedelta | None = None,
         **options: Unpack[OptionValues],
     ) -> Sender[P]:
         """Return a sender with these options over the present ones; see `JobOptions` for what they mean.
 
         With *connection* (psycopg, or a SQLAlchemy Connection or Session) the job is enqueued in the caller's
         transaction: it exists if and when the caller commits. *timeout* is in seconds, for calls without one.
-        Raises `InvalidInput`.
+        With *block* the call waits up to so many seconds for room in a full queue, before it raises `QueueFull`.
+        Raises `InvalidInput`, `ConfigError` for *block* together with *connection*.
         """
         if queue is not None:
             check_name(queue, "queue")
@@ -142,14 +181,16 @@ class Sender(Generic[P]):
             options=JobOptions(**options).merged_over(self._options),
             connection=connection if connection is not None else self._connection,
             timeout=timeout if timeout is not None else self._timeout,
+            block=block if block is not None else self._block,
         )
 
     def _request(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> JobRequest:
+        payload_json = self.spec.handler.dump(args, kwargs)
         return JobRequest(
             queue=self._queue,
             task=self.spec.name,
-            payload_json=self.spec.handler.dump(args, kwargs),
-            options=self._options,
+            payload_json=payload_json,
+            options=self.spec.with_keys(self._options, payload_json),
         )
 
 

@@ -29,7 +29,8 @@ create table taskq.finished (
   expiry_streak   int not null,
   snooze_count    int not null,
   progress        jsonb,
-  is_unique       boolean not null,       -- had a unique key while it lived
+  is_unique       boolean not null,       -- had a unique key
+  is_ordered      boolean not null,
   watched         boolean not null
 )
 with (

@@ -12,6 +12,8 @@ create table taskq.queues (
   backoff_max         interval,
   lease               interval,
   ttl                 interval,
+  aging               interval,                   -- null = what waits keeps its priority
+  max_depth           int,                        -- null = no bound
   retention_succeeded interval,
   retention_cancelled interval,
   retention_failed    interval,

@@ -11,7 +11,8 @@ create table taskq.ready (
   scheduled_at    timestamptz not null,   -- not claimed before this instant
   expires_at      timestamptz,            -- expire_ttl ends the job after this instant
   concurrency_key text,
-  hold            text,                   -- null, or why it cannot be claimed: 'key' = its key is full
+  hold            text,                   -- null, or why it cannot be claimed: 'key' = its key is full,
+                                          -- 'order' = an older job of its ordered key is live
   -- state that travels with the job between the places
   attempt_count   int not null default 0, -- claims so far; never reset
   failure_count   int not null default 0, -- budget burnt
@@ -19,6 +20,7 @@ create table taskq.ready (
   snooze_count    int not null default 0,
   progress        jsonb,                  -- the last checkpoint
   is_unique       boolean not null default false, -- a unique_keys row names this job
+  is_ordered      boolean not null default false, -- jobs of its key run one after the other, by id
   watched         boolean not null default false
 )
 with (
@@ -35,6 +37,16 @@ create index ready_claim on taskq.ready (queue, priority desc, scheduled_at, id)
 -- restore_keys: the best held rows of a key in each queue.
 create index ready_held_key on taskq.ready (concurrency_key, queue, priority desc, scheduled_at, id)
   where hold = 'key';
+
+-- restore_keys: the next job of an ordered key, and the one that is before it.
+create index ready_order on taskq.ready (concurrency_key, id)
+  where hold = 'order';
+create index ready_order_head on taskq.ready (concurrency_key)
+  where is_ordered and hold is distinct from 'order';
+
+-- store_jobs: the depth of a queue, for those that the claim index does not count.
+create index ready_held on taskq.ready (queue)
+  where hold is not null;
 
 -- expire_ttl: the rows whose time is over.
 create index ready_expiry on taskq.ready (expires_at)

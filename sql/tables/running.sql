@@ -25,6 +25,7 @@ create table taskq.running (
   snooze_count        int not null,
   progress            jsonb,
   is_unique           boolean not null,
+  is_ordered          boolean not null,
   watched             boolean not null
 )
 with (

@@ -1,15 +1,21 @@
--- Who holds a unique key. A row exists exactly as long as its job is live.
+-- Who holds a unique key. A row is there while its job is live, and until expires_at where
+-- that is later; and where its scope is `waiting` it is free once the job has been started.
 --
 -- Lock order of every function: job rows by id first, then these rows by (queue, key).
 -- keep takes no lock on an existing row: a web request that met `existed` and stays open
--- must not block the settle of that job.
+-- must not block the settle of that job. A free row may be locked by a transaction that takes
+-- it; whoever ends the job skips it then, and it becomes that transaction's or stays free.
 create table taskq.unique_keys (
-  queue  text not null,
-  key    text not null,
-  job_id bigint not null,
+  queue      text not null,
+  key        text not null,
+  job_id     bigint not null,
+  waiting    boolean not null default false,  -- scope: counts only until the job is started
+  free       boolean not null default false,  -- the job was started; the next that asks takes it
+  expires_at timestamptz,                     -- counts until then at least, whatever the job does
   primary key (queue, key)
 )
 with (
+  fillfactor = 80,
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_vacuum_threshold = 1000,
   autovacuum_vacuum_cost_delay = 0

@@ -13,5 +13,9 @@ create type taskq.new_job as (
   backoff_max     interval,
   lease           interval,
   ttl             interval,
-  headers         jsonb
+  headers         jsonb,
+  unique_mode     text,
+  unique_scope    text,
+  unique_for      interval,
+  ordered         boolean
 );

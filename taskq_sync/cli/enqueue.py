@@ -12,8 +12,15 @@ from taskq_sync.cli.application import load_application, takes_application
 from taskq_sync.cli.output import as_json, print_json
 from taskq_sync.cli.parameters import duration, instant, json_object
 from taskq_sync.cli.target import Target, takes_target
-from taskq_sync.options import JobOptions
+from taskq_sync.options import UNIQUE_MODES, UNIQUE_SCOPES, JobOptions
 from taskq_sync.registry import DEFAULT_QUEUE
+
+_SAID = {
+    "created": "job {} enqueued",
+    "existed": "job {} has the unique key already",
+    "replaced": "job {} had the unique key and not been started: it has this request now",
+    "running": "job {} has the unique key and has been started: nothing was enqueued",
+}
 
 
 @click.command()
@@ -24,6 +31,25 @@ from taskq_sync.registry import DEFAULT_QUEUE
 @click.option("--at", "scheduled_at", type=instant, help="Run no sooner than at this instant, in ISO 8601.")
 @click.option("--priority", type=int, help="Higher runs first. Default: 0.")
 @click.option("--unique-key", metavar="KEY", help="Make no second job while one with this key is live.")
+@click.option(
+    "--unique-mode",
+    type=click.Choice(UNIQUE_MODES),
+    help="What becomes of a job with the key that has not been started. Default: keep.",
+)
+@click.option(
+    "--unique-scope",
+    type=click.Choice(UNIQUE_SCOPES),
+    help="Whether a job has its key until it has ended, or until it is started. Default: live.",
+)
+@click.option(
+    "--unique-for", type=duration, help="A job has its key at least this long, whatever becomes of it."
+)
+@click.option(
+    "--ordered",
+    is_flag=True,
+    default=None,
+    help="Run it after all older ordered jobs of its concurrency key.",
+)
 @click.option("--concurrency-key", metavar="KEY", help="Share the limit of this key with other jobs.")
 @click.option("--max-attempts", type=int, help="Failures after which the job ends. Default: 5.")
 @click.option("--backoff", type=duration, help="Pause after the first failure; it doubles each time.")
@@ -51,20 +77,16 @@ def enqueue(
     With --app or --import the task must be known there and take the payload, and its own options hold where
     the command says nothing. Without, any name goes: a worker somewhere will know it.
     """
-    text = sys.stdin.read() if payload == "-" else payload
-    document = json_object(text, "PAYLOAD")
+    document = json_object(sys.stdin.read() if payload == "-" else payload, "PAYLOAD")
+    text = codec.to_json(document, "payload")
     job = JobOptions(**options)
     if app is not None or imports:
         spec = load_application(app, imports, target).registry.get(task)
         spec.structure(document)
-        task, queue, job = spec.name, queue or spec.queue, job.merged_over(spec.options)
+        task, queue, job = spec.name, queue or spec.queue, spec.with_keys(job.merged_over(spec.options), text)
     with target.connect() as db:
-        done = db.jobs.enqueue(
-            db.session, queue or DEFAULT_QUEUE, task, codec.to_json(document, "payload"), job, True
-        )
+        done = db.jobs.enqueue(db.session, queue or DEFAULT_QUEUE, task, text, job, True)
     if as_json:
         print_json(done)
-    elif done.created:
-        click.echo(f"job {done.job_id} enqueued")
     else:
-        click.echo(f"job {done.job_id} has the unique key already")
+        click.echo(_SAID[done.status].format(done.job_id))

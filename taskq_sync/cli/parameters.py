@@ -50,6 +50,21 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(part for part in (each.strip() for each in text.split(",")) if part)
 
 
+def weighted_names(text: str) -> dict[str, int]:
+    """Return names that have commas between them, in their order, each with the weight behind its last colon."""
+    weights: dict[str, int] = {}
+    for each in names(text):
+        found = re.fullmatch(r"(.+):([0-9]+)", each)
+        name, weight = (found[1], int(found[2])) if found else (each, 1)
+        if weight < 1:
+            raise click.BadParameter(
+                f"the weight of {name!r} must be at least 1; a name may end so: {each}:1"
+            )
+        if weights.setdefault(name, weight) != weight:
+            raise click.BadParameter(f"{name!r} has two weights, {weights[name]} and {weight}")
+    return weights
+
+
 def json_object(text: str, argument: str | None = None) -> dict[str, JsonValue]:
     """Return a JSON object. A message names the *argument*, where click does not know it."""
     try:

@@ -11,7 +11,7 @@ import click
 from taskq_sync import logs
 from taskq_sync.cli.application import load_application, takes_application
 from taskq_sync.cli.output import print_json
-from taskq_sync.cli.parameters import duration, names, size
+from taskq_sync.cli.parameters import duration, size, weighted_names
 from taskq_sync.cli.target import Target, open_session, takes_target
 from taskq_sync.db.schema import Schema
 from taskq_sync.worker import Application, Worker
@@ -37,7 +37,19 @@ class _WorkerCommand(click.Command):
 
 @click.command(cls=_WorkerCommand)
 @takes_application
-@click.option("--queues", type=names, help="The queues to serve. Default: those of the program's tasks.")
+@click.option(
+    "--queues",
+    type=weighted_names,
+    metavar="NAME[:WEIGHT],...",
+    help="The queues to serve; each is looked into first in proportion to its weight, which is 1 unless said: "
+    "high:4,low:1. A name that ends in a colon and digits needs one: shard:2:1. Default: those of the program's "
+    "tasks.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Look into the queues always in the order given: while the first has jobs, no other is served.",
+)
 @click.option(
     "--slots", type=click.IntRange(1, 1000), default=8, show_default=True, help="How many jobs run at a time."
 )

@@ -87,6 +87,7 @@ _SCHEMA_HINTS = {
 }
 
 _ORDINAL = re.compile(r"\bordinal (\d+)")
+_DEPTH = re.compile(r"\bdepth (\d+)")
 
 
 def sqlstate_of(error: BaseException) -> str | None:
@@ -105,11 +106,17 @@ def contract_error(error: BaseException) -> TaskQError | None:
     diag = getattr(getattr(error, "orig", None) or error, "diag", None)
     message = getattr(diag, "message_primary", None) or str(error)
     hint = getattr(diag, "message_hint", None)
+    detail = getattr(diag, "message_detail", None) or ""
     if kind is InvalidInput:
-        found = _ORDINAL.search(getattr(diag, "message_detail", None) or "")
-        ordinal = int(found[1]) if found else None
-        return InvalidInput(message, ordinal=ordinal, hint=hint, sqlstate=state)
+        return InvalidInput(message, ordinal=_number(_ORDINAL, detail), hint=hint, sqlstate=state)
+    if kind is QueueFull:
+        return QueueFull(message, depth=_number(_DEPTH, detail), hint=hint, sqlstate=state)
     return kind(message, hint=hint, sqlstate=state)
+
+
+def _number(pattern: re.Pattern[str], detail: str) -> int | None:
+    found = pattern.search(detail)
+    return int(found[1]) if found else None
 
 
 def translate(error: psycopg.Error, what: str) -> TaskQError:

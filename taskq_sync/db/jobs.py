@@ -71,6 +71,10 @@ class Jobs:
             "lease": interval(options.lease),
             "ttl": interval(options.ttl),
             "headers": None if options.headers is None else codec.to_json(options.headers, "headers"),
+            "unique_mode": options.unique_mode,
+            "unique_scope": options.unique_scope,
+            "unique_for": interval(options.unique_for),
+            "ordered": options.ordered,
             "skip_wake": skip_wake,
         }
         [row] = ex.execute(self._sql.enqueue, params)
@@ -199,6 +203,10 @@ class Jobs:
     def take_back(self, ex: Executor, limit: int = 1000) -> Sequence[TakenBack]:
         """End up to *limit* attempts whose lease has run out. SQL: housekeeping/take_back.sql."""
         return read(TakenBack, ex.execute(self._sql.take_back, {"limit": limit}))
+
+    def age(self, ex: Executor, limit: int = 1000) -> int:
+        """Raise up to *limit* jobs that have waited too long; returns how many. SQL: housekeeping/age.sql."""
+        return _number(ex.execute(self._sql.age, {"limit": limit}))
 
     def expire_ttl(self, ex: Executor, limit: int = 1000) -> int:
         """End up to *limit* jobs that were not run in time; returns how many. SQL: housekeeping/expire_ttl.sql."""

@@ -50,9 +50,12 @@ class Queues:
         retention_succeeded: timedelta | None = None,
         retention_cancelled: timedelta | None = None,
         retention_failed: timedelta | None = None,
+        max_depth: int | None = None,
+        aging: timedelta | None = None,
     ) -> QueueVersion:
         """Change the defaults for jobs enqueued from now on; None leaves a setting as it is.
 
+        While *max_depth* jobs wait, due or not, an enqueue that would add one raises `QueueFull`.
         SQL: operator/set_queue.sql.
         """
         params = {
@@ -65,6 +68,8 @@ class Queues:
             "retention_succeeded": interval(retention_succeeded),
             "retention_cancelled": interval(retention_cancelled),
             "retention_failed": interval(retention_failed),
+            "max_depth": max_depth,
+            "aging": interval(aging),
             "actor": actor,
             "reason": reason,
         }

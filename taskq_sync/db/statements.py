@@ -19,6 +19,9 @@ select status, job_id from taskq.enqueue(
   p_max_attempts => %(max_attempts)s::pg_catalog.int4, p_backoff => %(backoff)s::pg_catalog.interval,
   p_backoff_max => %(backoff_max)s::pg_catalog.interval, p_lease => %(lease)s::pg_catalog.interval,
   p_ttl => %(ttl)s::pg_catalog.interval, p_headers => %(headers)s::pg_catalog.jsonb,
+  p_unique_mode => %(unique_mode)s::pg_catalog.text,
+  p_unique_scope => %(unique_scope)s::pg_catalog.text,
+  p_unique_for => %(unique_for)s::pg_catalog.interval, p_ordered => %(ordered)s::pg_catalog.bool,
   p_skip_wake => %(skip_wake)s::pg_catalog.bool)
 """
 
@@ -136,7 +139,8 @@ select queue, version from taskq.set_queue(
   p_retention_succeeded => %(retention_succeeded)s::pg_catalog.interval,
   p_retention_cancelled => %(retention_cancelled)s::pg_catalog.interval,
   p_retention_failed => %(retention_failed)s::pg_catalog.interval, p_actor => %(actor)s::pg_catalog.text,
-  p_reason => %(reason)s::pg_catalog.text)
+  p_reason => %(reason)s::pg_catalog.text, p_max_depth => %(max_depth)s::pg_catalog.int4,
+  p_aging => %(aging)s::pg_catalog.interval)
 """
 
 _SET_CONCURRENCY_LIMIT = """
@@ -150,12 +154,14 @@ select job_id, attempt_id, result, status, scheduled_at
 from taskq.take_back(p_limit => %(limit)s::pg_catalog.int4)
 """
 
+_AGE = "select taskq.age(p_limit => %(limit)s::pg_catalog.int4)"
+
 _EXPIRE_TTL = "select taskq.expire_ttl(p_limit => %(limit)s::pg_catalog.int4)"
 
 _PRUNE = "select taskq.prune(p_limit => %(limit)s::pg_catalog.int4)"
 
 _HOUSEKEEP = """
-select taken_back, expired, pruned from taskq.housekeep(p_limit => %(limit)s::pg_catalog.int4)
+select taken_back, expired, pruned, raised from taskq.housekeep(p_limit => %(limit)s::pg_catalog.int4)
 """
 
 _CHECK_INTEGRITY = "select job_id, problem from taskq.check_integrity()"
@@ -202,6 +208,7 @@ class Statements:
         self.set_queue = own(_SET_QUEUE)
         self.set_concurrency_limit = own(_SET_CONCURRENCY_LIMIT)
         self.take_back = own(_TAKE_BACK)
+        self.age = own(_AGE)
         self.expire_ttl = own(_EXPIRE_TTL)
         self.prune = own(_PRUNE)
         self.housekeep = own(_HOUSEKEEP)

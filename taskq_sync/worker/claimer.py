@@ -6,7 +6,6 @@ It also gives back the jobs that no slot has started in time, and sleeps when th
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -25,6 +24,7 @@ from taskq_sync.worker.rest import REGISTRATION, Rest
 from taskq_sync.worker.settler import Settler
 from taskq_sync.worker.slots import Slots
 from taskq_sync.worker.threads import Event, Service
+from taskq_sync.worker.turns import Turns
 from taskq_sync.worker.verdicts import not_started
 from taskq_sync.worker.waiting import Waiting
 
@@ -63,7 +63,8 @@ class Claimer:
         self._pauses = pauses
         self._lifecycle = lifecycle
         self._events = events
-        self._queues = deque(config.queues)
+        self._queues = tuple(config.queues)
+        self._turns = Turns(config.queues, strict=config.strict)
         self._lease = None if config.lease is None else timedelta(seconds=config.lease)
         self._prefetch = Prefetch(config.slots)
         self._rest = Rest(config.poll_interval)
@@ -179,8 +180,7 @@ class Claimer:
     def _claim(self, room: int) -> int:
         """Claim up to *room* jobs, hand them over and return how many came."""
         self._notified.clear()
-        queues = list(self._queues)
-        self._queues.rotate(-1)
+        queues = self._turns.next()
         sent_at = monotonic()
         jobs = self._link.call(
             lambda session: self._jobs.claim(session, queues, self._config.worker_id, room, self._lease)
@@ -199,7 +199,7 @@ class Claimer:
 
     def _hint(self) -> bool:
         """Return whether something is ready; if not, lie down until the next job is due."""
-        queues = self._config.queues
+        queues = self._queues
         asked_at = monotonic()
         hints = self._link.call(lambda session: self._jobs.poll_hint(session, queues))
         self._pauses.update((hint.queue for hint in hints if hint.state == "paused"), asked_at=asked_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypedDict
 
@@ -23,6 +23,7 @@ DEFAULT_LEASE = 60.0
 
 MAX_SLOTS = 1000
 MAX_QUEUES = 100
+MAX_WEIGHT = 1000
 MAX_WORKER_ID_BYTES = 255
 MAX_SINGLETON_BYTES = 255
 
@@ -38,10 +39,10 @@ def new_worker_id() -> str:
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _names(value: Iterable[str]) -> tuple[str, ...]:
+def _weights(value: Mapping[str, int] | Iterable[str]) -> Mapping[str, int]:
     if isinstance(value, str):
         raise ConfigError(f"queues must be a list of names, it is the text {value!r}")
-    return tuple(dict.fromkeys(value))
+    return dict(value) if isinstance(value, Mapping) else dict.fromkeys(value, 1)
 
 
 def _seconds(value: float | timedelta) -> float:
@@ -89,8 +90,12 @@ class WorkerConfig:
     Raises `ConfigError` or `InvalidInput` for what cannot be.
     """
 
-    queues: tuple[str, ...] = field(converter=_names)
-    """The queues to serve, 1 to 100. Their order rotates from claim to claim, so none starves another."""
+    queues: Mapping[str, int] = field(converter=_weights)
+    """The queues to serve, 1 to 100, each with its weight, 1 to 1000; of a list each has the weight 1. A claim looks
+    into all of them, and each is the first in proportion to its weight, so none starves another."""
+
+    strict: bool = False
+    """Look into the queues always in the order given: while the first one has jobs, no other is served."""
 
     worker_id: str = field(factory=new_worker_id)
     """Who this is, in the history of jobs and among the workers; must differ for each start of a process."""
@@ -199,13 +204,23 @@ class WorkerConfig:
             check_text(self.singleton, "singleton", MAX_SINGLETON_BYTES)
         if not 1 <= len(self.queues) <= MAX_QUEUES:
             raise ConfigError(f"a worker serves 1 to {MAX_QUEUES} queues, not {len(self.queues)}")
-        for queue in self.queues:
+        for queue, weight in self.queues.items():
             check_name(queue, "queue")
+            if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= MAX_WEIGHT:
+                raise ConfigError(
+                    f"the weight of queue {queue!r} must be a whole number, 1 to {MAX_WEIGHT}, it is {weight!r}"
+                )
+            if self.strict and weight != 1:
+                raise ConfigError(
+                    f"queue {queue!r} has the weight {weight}, which says nothing in a strict order",
+                    hint="leave the weights or strict out",
+                )
 
 
 class WorkerOptions(TypedDict, total=False):
     """What `Worker` takes besides the queues: the fields of `WorkerConfig`."""
 
+    strict: bool
     worker_id: str
     slots: int
     lease: float | timedelta | None

@@ -34,6 +34,9 @@ FOUND_AGAIN = LONGEST_PAUSE * (1 + JITTER) + 0.5
 #: While own leases may be over, and no beat has said whether they are, nothing is taken back for so many seconds.
 OWN_FIRST = 30.0
 
+#: How many times seldomer jobs are raised than they are pruned: an idle worker is to be a quiet one.
+AGE_EVERY = 2
+
 #: A chore that fails so many times in a row is reported; a single failure may be a restart of the server.
 FAILURES_REPORTED = 2
 
@@ -79,6 +82,7 @@ class Housekeeper:
             self._announce,
             Chore("take back", config.take_back_every, self._take_back),
             Chore("expire", config.prune_every, lambda session: jobs.expire_ttl(session, PASS_LIMIT)),
+            Chore("age", AGE_EVERY * config.prune_every, lambda session: jobs.age(session, PASS_LIMIT)),
             Chore("prune", config.prune_every, lambda session: jobs.prune(session, PASS_LIMIT)),
         ]
         self._wake = Event()

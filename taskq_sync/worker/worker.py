@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -57,13 +57,17 @@ class Worker:
     """
 
     def __init__(
-        self, tq: TaskQ, *, queues: Iterable[str] | None = None, **options: Unpack[WorkerOptions]
+        self,
+        tq: TaskQ,
+        *,
+        queues: Mapping[str, int] | Iterable[str] | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         """Prepare a worker for the tasks of *tq*; nothing connects or starts.
 
-        *queues* are those of the tasks if None. The options are those of `WorkerConfig`. Raises
-        `ConfigError`, also for a task whose parameters cannot be restored from JSON, and for one that runs in a child
-        process when no *application* is given.
+        *queues* are those of the tasks if None; `{"high": 4, "low": 1}` gives them weights. The options are those
+        of `WorkerConfig`. Raises `ConfigError`, also for a task whose parameters cannot be restored from JSON, and
+        for one that runs in a child process when no *application* is given.
         """
         tq.registry.check()
         self.config = WorkerConfig(queues=tq.registry.queues if queues is None else queues, **options)
@@ -194,7 +198,7 @@ class Worker:
             raise
         self._lifecycle.ready()
         self.events.emit(
-            WorkerStarted(worker_id=self.worker_id, queues=self.config.queues, slots=self.config.slots)
+            WorkerStarted(worker_id=self.worker_id, queues=tuple(self.config.queues), slots=self.config.slots)
         )
 
     def _stop(self, request: StopRequest) -> int:

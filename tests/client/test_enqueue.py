@@ -87,15 +87,18 @@ def test_a_delay_counts_from_the_statement_and_a_time_is_taken_as_it_is(either_t
     assert planned.scheduled_at == at
 
 
-def test_every_option_reaches_the_database_alike_alone_and_in_bulk(tq: TaskQ) -> None:
+def test_every_option_reaches_the_database_alike_alone_and_in_bulk(tq: TaskQ, conn: Connection) -> None:
     welcome = declare(tq)
     options: dict[str, Any] = {
         "priority": -5, "scheduled_at": datetime(2026, 2, 3, tzinfo=timezone.utc), "unique_key": "é'\"\\",
         "concurrency_key": "%s{0}", "max_attempts": 2, "backoff": 0.000001, "backoff_max": timedelta(days=366),
         "lease": 0.1, "ttl": timedelta(days=366), "headers": {"n": [1e22, 2**70, "\u0001é"]},
+        "unique_mode": "replace", "unique_scope": "waiting", "unique_for": 0.000001,
     }  # fmt: skip
     one = welcome.using(**options).enqueue(user_id=7)
     assert tq.get(one).unique_key == "é'\"\\"
+    key = conn.execute("select waiting, expires_at from taskq.unique_keys").fetchone()
+    assert key == (True, tq.get(one).created_at + timedelta(microseconds=1))
     with tq.database.connection() as session:
         tq.jobs.cancel(session, one.job_id, actor="test")
 
@@ -103,11 +106,14 @@ def test_every_option_reaches_the_database_alike_alone_and_in_bulk(tq: TaskQ) ->
 
     assert many.created
     assert policy(tq.get(one)) == policy(tq.get(many))
+    key = conn.execute("select waiting, expires_at from taskq.unique_keys").fetchone()
+    assert key == (True, tq.get(many).created_at + timedelta(microseconds=1))
     assert {*options, "delay"} == set(JobOptions.__annotations__)
 
 
 def policy(job: Job) -> dict[str, object]:
-    names = [each for each in JobOptions.__annotations__ if each not in ("delay", "headers", "scheduled_at")]
+    elsewhere = ("delay", "headers", "scheduled_at", "unique_mode", "unique_scope", "unique_for")
+    names = [each for each in JobOptions.__annotations__ if each not in elsewhere]
     return {name: getattr(job, name) for name in names} | {
         "headers": job.headers_json,
         "payload": job.payload_json,

@@ -135,6 +135,87 @@ class TestReplyLost:
         assert tq.get(result).payload == {"user_id": 2}
         assert jobs() == [1, 2]
 
+    def test_with_a_key_that_ends_with_the_start_is_unknown_and_not_repeated(
+        self, tq: TaskQ, proxy: Proxy, jobs: Callable[[], list[int]]
+    ) -> None:
+        """A worker may have started the job at once, and a second one would be made."""
+        welcome = declare(tq)
+        welcome.enqueue(user_id=1)
+        lose_the_reply(proxy)
+
+        with pytest.raises(OutcomeUnknown):
+            welcome.using(unique_key="u", unique_scope="waiting", unique_for=1).enqueue(user_id=2)
+
+        assert jobs() == [1, 2]
+
+    @pytest.mark.parametrize("scope", ["live", "waiting"])
+    def test_with_a_key_that_outlasts_the_call_is_repeated_and_makes_one_job(
+        self, tq: TaskQ, proxy: Proxy, jobs: Callable[[], list[int]], scope: str, conn: Connection
+    ) -> None:
+        """Even when the job has ended before the call is repeated."""
+        welcome = declare(tq)
+        welcome.enqueue(user_id=1)
+
+        def end_the_job(data: bytes) -> None:
+            proxy.on_reply = lambda data: data
+            conn.execute("select taskq.cancel_job(max(id)) from taskq.jobs")
+
+        proxy.on_reply = end_the_job
+
+        result = welcome.using(unique_key="u", unique_scope=scope, unique_for=3600).enqueue(user_id=2)
+
+        assert result.status == "existed"
+        assert tq.get(result).payload == {"user_id": 2}
+        assert jobs() == [1, 2]
+
+    def test_of_a_replace_is_repeated(self, tq: TaskQ, proxy: Proxy, jobs: Callable[[], list[int]]) -> None:
+        welcome = declare(tq).using(unique_key="u", unique_mode="replace")
+        first = welcome.enqueue(user_id=1)
+        lose_the_reply(proxy)
+
+        result = welcome.enqueue(user_id=2)
+
+        assert (result.status, result.job_id) == ("replaced", first.job_id)
+        assert jobs() == [2]
+
+    @pytest.mark.parametrize("many", [False, True])
+    def test_of_a_replace_whose_job_was_started_meanwhile_is_unknown(
+        self, tq: TaskQ, proxy: Proxy, jobs: Callable[[], list[int]], conn: Connection, many: bool
+    ) -> None:
+        """`running` would say that the running job has an older request; it may have this one."""
+        welcome = declare(tq).using(unique_key="u", unique_mode="replace")
+        welcome.enqueue(user_id=1)
+
+        def start_the_job(data: bytes) -> None:
+            proxy.on_reply = lambda data: data
+            conn.execute("select taskq.claim(p_queues => '{mail}', p_worker_id => 'w')")
+
+        proxy.on_reply = start_the_job
+
+        with pytest.raises(OutcomeUnknown, match="may or may not have been done"):
+            tq.enqueue_many([welcome.job(user_id=2)]) if many else welcome.enqueue(user_id=2)
+
+        assert jobs() == [2]
+
+    def test_with_a_key_stays_unknown_when_the_queue_is_full_at_the_repetition(
+        self, tq: TaskQ, proxy: Proxy, jobs: Callable[[], list[int]], conn: Connection
+    ) -> None:
+        """A full queue says that nothing was enqueued, and the job came in and has ended."""
+        welcome = declare(tq)
+        welcome.enqueue(user_id=1)
+
+        def end_the_job_and_fill_the_queue(data: bytes) -> None:
+            proxy.on_reply = lambda data: data
+            conn.execute("select taskq.cancel_job(max(id)) from taskq.jobs")
+            conn.execute("select taskq.set_queue(p_queue => 'mail', p_max_depth => 1)")
+
+        proxy.on_reply = end_the_job_and_fill_the_queue
+
+        with pytest.raises(OutcomeUnknown):
+            welcome.using(unique_key="u", block=0.1).enqueue(user_id=2)
+
+        assert jobs() == [1, 2]
+
     def test_with_a_key_stays_unknown_when_the_database_does_not_come_back(
         self, proxy: Proxy, jobs: Callable[[], list[int]]
     ) -> None:

@@ -16,7 +16,9 @@ SQL = pages.ROOT / "sql"
 def _concatenated() -> bytes:
     """Run the part of the example that comes before psql: what psql would be given."""
     blocks = pages.blocks(SQL / "README.md", "console")
-    example = next(line for each in blocks for line, _ in pages.commands(each.code) if line.startswith("cat "))
+    example = next(
+        line for each in blocks for line, _ in pages.commands(each.code) if line.startswith("cat ")
+    )
     return subprocess.run(
         ["sh", "-ec", example.rpartition("|")[0]], cwd=SQL, check=True, capture_output=True
     ).stdout

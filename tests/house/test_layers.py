@@ -17,7 +17,18 @@ LAYERS = (
     ("client", "task", "bulk"),
     ("db",),
     ("codec", "embedded", "handler", "hooks", "registry", "retry"),
-    ("backoff", "clock", "context", "interrupts", "jsontext", "logs", "model", "options", "outcome"),
+    (
+        "argument_key",
+        "backoff",
+        "clock",
+        "context",
+        "interrupts",
+        "jsontext",
+        "logs",
+        "model",
+        "options",
+        "outcome",
+    ),
     ("errors", "text", "version"),
 )
 

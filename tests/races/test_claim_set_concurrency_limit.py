@@ -98,3 +98,29 @@ def test_limit_of_another_key_does_not_wait(one: Session, impatient: Session) ->
     with one.transaction():
         one.set_concurrency_limit(key="k", max_running=3)
         assert impatient.set_concurrency_limit(key="other", max_running=2)[0]["max_running"] == 2
+
+
+def test_a_pattern_that_is_raised_while_a_claim_holds_its_jobs_leaves_none_of_them_stuck(
+    one: Session, two: Session
+) -> None:
+    one.set_concurrency_limit(key="user:*", max_running=0)
+    job = one.new_job(concurrency_key="user:1")
+
+    with one.transaction():
+        assert one.claim(queues=["q"], worker_id="w") == []
+        answer = two.waiting("set_concurrency_limit", behind=one, key="user:*", max_running=1)
+
+    answer.result()
+    assert two.take()["job_id"] == job
+
+
+def test_a_claim_does_not_wait_for_a_change_of_a_pattern(one: Session, impatient: Session) -> None:
+    keyed, free = one.new_job(concurrency_key="k"), one.new_job()
+
+    with one.transaction():
+        one.set_concurrency_limit(key="other*", max_running=3)
+        [claimed] = impatient.claim(queues=["q"], worker_id="w", limit=10)
+        assert claimed["job_id"] == free
+        assert impatient.poll_hint(queues=["q"])[0]["state"] == "ready"
+
+    assert impatient.take()["job_id"] == keyed

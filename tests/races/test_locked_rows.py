@@ -105,7 +105,7 @@ def test_housekeeping_in_one_call_goes_round_it(one: Session, impatient: Session
 
     with one.transaction():
         one.row_locked_by_hand("running", jobs[1])
-        assert impatient.housekeep() == [{"taken_back": 2, "expired": 0, "pruned": 0}]
+        assert impatient.housekeep() == [{"taken_back": 2, "expired": 0, "pruned": 0, "raised": 0}]
 
 
 def test_enqueue_and_readers_do_not_notice_it(one: Session, impatient: Session) -> None:

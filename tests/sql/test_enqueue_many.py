@@ -30,6 +30,10 @@ SAME_JOB: list[tuple[str, Any, Any]] = [
     ("lease", 0.25, timedelta(seconds=0.25)),
     ("ttl", "1 day", timedelta(days=1)),
     ("headers", {"trace": "x"}, Jsonb({"trace": "x"})),
+    ("unique_mode", "replace", "replace"),
+    ("unique_scope", "waiting", "waiting"),
+    ("unique_for", "1 hour", timedelta(hours=1)),
+    ("ordered", True, True),
 ]
 
 
@@ -54,10 +58,21 @@ def test_stores_nothing_for_an_empty_document(sql: Contract, heard) -> None:
 def test_stores_the_same_job_as_enqueue(
     sql: Contract, clock: Clock, name: str, in_document: Any, as_argument: Any
 ) -> None:
-    [row] = sql.enqueue_many(queue="many", jobs=Jsonb([{"task": "t", name: in_document}]))
-    single = sql.new_job(queue="single", **{name: as_argument})
+    key = (
+        {"unique_key": "k"}
+        if name.startswith("unique_")
+        else {"concurrency_key": "k"}
+        if name == "ordered"
+        else {}
+    )
+    [row] = sql.enqueue_many(queue="many", jobs=Jsonb([{"task": "t", **key, name: in_document}]))
+    single = sql.new_job(queue="single", **{**key, name: as_argument})
 
     assert {**sql.job(row["job_id"]), "id": single, "queue": "single"} == sql.job(single)
+    keys = sql.rows("select key, waiting, free, expires_at from taskq.unique_keys order by queue")
+    assert keys[:1] == keys[1:]
+    ready = sql.rows("select hold, is_unique, is_ordered from taskq.ready order by queue")
+    assert ready[:1] == ready[1:]
 
 
 def test_knows_every_parameter_of_enqueue(sql: Contract) -> None:

@@ -10,11 +10,11 @@ from kit.contract import Clock, Contract, refused
 
 
 def test_returns_a_count_of_every_pass(sql: Contract) -> None:
-    assert sql.columns("housekeep") == ["taken_back", "expired", "pruned"]
+    assert sql.columns("housekeep") == ["taken_back", "expired", "pruned", "raised"]
 
 
 def test_finds_nothing_where_nothing_is(sql: Contract) -> None:
-    assert sql.housekeep() == [{"taken_back": 0, "expired": 0, "pruned": 0}]
+    assert sql.housekeep() == [{"taken_back": 0, "expired": 0, "pruned": 0, "raised": 0}]
 
 
 def test_runs_every_pass(sql: Contract, clock: Clock) -> None:
@@ -25,10 +25,13 @@ def test_runs_every_pass(sql: Contract, clock: Clock) -> None:
         sql.new_attempt(lease=timedelta(seconds=1))
     for _ in range(3):
         sql.new_job(ttl=timedelta(seconds=1))
+    sql.set_queue(queue="slow", aging=timedelta(seconds=1))
+    for priority in (0, 1):
+        sql.new_job(queue="slow", priority=priority)
     clock.forward(seconds=1)
 
-    assert sql.housekeep() == [{"taken_back": 2, "expired": 3, "pruned": 1}]
-    assert sql.housekeep() == [{"taken_back": 0, "expired": 0, "pruned": 0}]
+    assert sql.housekeep() == [{"taken_back": 2, "expired": 3, "pruned": 1, "raised": 1}]
+    assert sql.housekeep() == [{"taken_back": 0, "expired": 0, "pruned": 0, "raised": 0}]
 
 
 def test_takes_back_first(sql: Contract, clock: Clock) -> None:
@@ -36,7 +39,7 @@ def test_takes_back_first(sql: Contract, clock: Clock) -> None:
     attempt = sql.new_attempt(lease=timedelta(seconds=1), ttl=timedelta(seconds=1))
     clock.forward(seconds=1)
 
-    assert sql.housekeep() == [{"taken_back": 1, "expired": 1, "pruned": 0}]
+    assert sql.housekeep() == [{"taken_back": 1, "expired": 1, "pruned": 0, "raised": 0}]
     assert sql.job(attempt["job_id"])["outcome"] == "expired_ttl"
 
 
@@ -55,7 +58,7 @@ def test_leaves_out_a_pass_that_another_session_runs(sql: Contract, other: Contr
 
     with sql.conn.transaction(force_rollback=True):
         assert [row["job_id"] for row in sql.take_back()] == [attempt["job_id"]]
-        assert other.housekeep() == [{"taken_back": 0, "expired": 1, "pruned": 0}]
+        assert other.housekeep() == [{"taken_back": 0, "expired": 1, "pruned": 0, "raised": 0}]
 
 
 @pytest.mark.parametrize("limit", [None, 0, 10_001])

@@ -113,13 +113,13 @@ def test_stops_counting_at_ten_thousand_and_one(sql: Contract, state: str) -> No
         "held": (", hold", ", 'key'"),
         "running": (
             ", attempt_id, worker_id, claimed_at, lease, lease_expires_at, attempt_count, failure_count, "
-            "expiry_streak, snooze_count, is_unique, watched",
-            ", n, 'w', now(), '1 min', now() + interval '1 min', 1, 0, 0, 0, false, false",
+            "expiry_streak, snooze_count, is_unique, is_ordered, watched",
+            ", n, 'w', now(), '1 min', now() + interval '1 min', 1, 0, 0, 0, false, false, false",
         ),
         "failed": (
             ", status, outcome, finished_at, purge_at, attempt_count, failure_count, expiry_streak, snooze_count, "
-            "is_unique, watched",
-            ", 'failed', 'poison', now(), now() + interval '1 day', 1, 0, 0, 0, false, false",
+            "is_unique, is_ordered, watched",
+            ", 'failed', 'poison', now(), now() + interval '1 day', 1, 0, 0, 0, false, false, false",
         ),
     }[state]
     at = "now() + interval '1 hour'" if state == "delayed" else "now()"

@@ -21,6 +21,7 @@ from taskq_sync.db.sqlfiles import shipped_files
 #: One call of every function that a role may be given, on a job that runs. Literals only: an operator here would
 #: be the caller's own.
 CALLS = {
+    "age": "age()",
     "announce": "announce(p_worker_id => 'w', p_info => '{{}}')",
     "attempt_state": "attempt_state(p_job_id => {job}, p_attempt_id => {attempt})",
     "awake": "awake(p_worker_id => 'w')",
@@ -176,7 +177,16 @@ def test_only_one_expression_helpers_have_no_path_of_their_own(sql: Contract) ->
         where pronamespace = 'taskq'::regnamespace
           and not coalesce(proconfig, '{}') @> array['search_path=pg_catalog, pg_temp']
         order by proname""")
-    assert [row["proname"] for row in without] == ["backoff_delay", "clock", "key_lock", "purge_instant"]
+    assert [row["proname"] for row in without] == [
+        "backoff_delay",
+        "clock",
+        "key_limit",
+        "key_lock",
+        "limits_lock",
+        "order_lock",
+        "purge_instant",
+        "stamp_policy",
+    ]
 
 
 def test_says_who_enqueued_by_the_login(granted: Contract, sql: Contract) -> None:

@@ -68,3 +68,42 @@ def test_refuses_what_is_out_of_bounds(sql: Contract, arguments: dict[str, Any],
     with refused("TQ422", message):
         sql.set_concurrency_limit(**{"key": "k", "max_running": 1, **arguments})
     assert sql.rows(LIMITS) == []
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_is_the_limit_of_each_key_that_begins_so(sql: Contract) -> None:
+    sql.set_concurrency_limit(key="user:*", max_running=2)
+    for key in ("user:1", "user:2", "use"):
+        for _ in range(3):
+            sql.new_job(concurrency_key=key)
+    claimed = [row["concurrency_key"] for row in sql.claim(queues=["q"], worker_id="w", limit=100)]
+
+    assert claimed == ["user:1", "user:1", "user:2", "user:2", "use"]
+
+
+def test_the_limit_of_the_key_goes_before_and_then_the_longest_pattern(sql: Contract) -> None:
+    for key, limit in {"*": 1, "user:*": 2, "user:vip*": 3, "user:vip1": 0}.items():
+        sql.set_concurrency_limit(key=key, max_running=limit)
+
+    def limit_of(key: str) -> int:
+        return int(sql.value("select taskq.key_limit(%s)", key))
+
+    assert [limit_of(key) for key in ("x", "user:7", "user:vip7", "user:vip1")] == [1, 2, 3, 0]
+
+
+def test_a_raised_pattern_brings_back_what_it_held(sql: Contract) -> None:
+    sql.set_concurrency_limit(key="user:*", max_running=0)
+    jobs = {sql.new_job(concurrency_key=f"user:{n}") for n in range(3)}
+    other = sql.new_job(concurrency_key="other")
+    assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=100)] == [other]
+    sql.set_concurrency_limit(key="user:*", max_running=1)
+
+    assert {row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=100)} == jobs
+
+
+def test_characters_of_like_mean_themselves(sql: Contract) -> None:
+    sql.set_concurrency_limit(key="a%_*", max_running=5)
+
+    assert [sql.value("select taskq.key_limit(%s)", key) for key in ("a%_b", "axyz")] == [5, 1]

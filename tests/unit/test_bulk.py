@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -28,12 +29,17 @@ def test_nothing_makes_no_batch() -> None:
     assert batches([]) == []
 
 
-def test_is_safe_to_repeat_only_with_a_key_on_each_job() -> None:
+def test_is_safe_to_repeat_as_long_as_each_of_its_jobs_is() -> None:
     keyed, plain = request(unique_key="u"), request()
+    started = request(unique_key="v", unique_scope="waiting", unique_for=60)
 
-    assert [batch.all_unique for batch in batches([keyed, keyed])] == [True]
-    assert [batch.all_unique for batch in batches([keyed, plain])] == [False]
-    assert [batch.all_unique for batch in batches([plain, keyed], max_jobs=1)] == [False, True]
+    def spans(*requests: JobRequest, max_jobs: int = 10) -> list[float]:
+        return [batch.repeatable_for for batch in batches(requests, max_jobs=max_jobs)]
+
+    assert spans(keyed, keyed) == [math.inf]
+    assert spans(keyed, started, keyed) == [60]
+    assert spans(keyed, started, plain) == [0]
+    assert spans(plain, keyed, max_jobs=1) == [0, math.inf]
 
 
 @given(
@@ -70,9 +76,12 @@ def test_a_document_has_the_names_of_the_sql_parameters() -> None:
         unique_key='"u"',
         backoff=timedelta(milliseconds=1500),
         headers={"trace": "x"},
+        unique_mode="replace",
+        unique_for=60,
     )
 
     assert document(made) == (
         '{"task": "t", "payload": {"a": 1.0}, "priority": 3, "scheduled_at": "2026-02-03T12:00:00+00:00", '
-        '"unique_key": "\\"u\\"", "backoff": "1.500000 seconds", "headers": {"trace": "x"}}'
+        '"unique_key": "\\"u\\"", "backoff": "1.500000 seconds", "headers": {"trace": "x"}, '
+        '"unique_mode": "replace", "unique_for": "60.000000 seconds"}'
     )

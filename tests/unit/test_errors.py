@@ -13,6 +13,7 @@ from taskq_sync.errors import (
     InvalidInput,
     OutcomeUnknown,
     PayloadError,
+    QueueFull,
     TaskQError,
 )
 
@@ -33,6 +34,7 @@ def test_pickles_with_its_attributes(kind: type[TaskQError]) -> None:
 def test_pickles_what_only_one_class_has() -> None:
     assert pickle.loads(pickle.dumps(PayloadError("no", path="$.a[1]"))).path == "$.a[1]"
     assert pickle.loads(pickle.dumps(InvalidInput("no", ordinal=3, sqlstate="TQ422"))).ordinal == 3
+    assert pickle.loads(pickle.dumps(QueueFull("no", depth=10, sqlstate="TQ429"))).depth == 10
     interrupted = pickle.loads(pickle.dumps(EnqueueInterrupted("no", job_ids=[4, None, 6], uncertain=[1])))
     assert (interrupted.job_ids, interrupted.uncertain) == ((4, None, 6), (1,))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -21,7 +22,14 @@ def test_the_fields_are_the_parameters_of_the_sql_function(sql_root: Path) -> No
     text = (sql_root / "functions/producer/enqueue.sql").read_text()
     parameters = re.findall(r"^  p_(\w+) ", text, re.MULTILINE)
 
-    assert parameters == ["queue", "task", "payload", *FIELDS, "skip_wake"]
+    assert sorted(parameters) == sorted(["queue", "task", "payload", *FIELDS, "skip_wake"])
+
+
+def test_the_fields_are_the_properties_of_a_request_in_bulk(sql_root: Path) -> None:
+    text = (sql_root / "types/new_job.sql").read_text()
+    fields = re.findall(r"^  (\w+) ", text, re.MULTILINE)
+
+    assert fields == ["task", "payload", *FIELDS]
 
 
 def test_the_keyword_arguments_are_the_fields() -> None:
@@ -59,6 +67,10 @@ def test_seconds_become_timedelta() -> None:
         ({"scheduled_at": NOON.replace(year=1969)}, "is earlier than 1970"),
         ({"scheduled_at": "2026-02-03"}, "scheduled_at must be a datetime"),
         ({"headers": [1]}, "headers must be a mapping"),
+        ({"unique_mode": "skip"}, "unique_mode must be keep, replace or replace_keep_schedule, not 'skip'"),
+        ({"unique_scope": "running"}, "unique_scope must be live or waiting, not 'running'"),
+        ({"unique_for": 0}, "unique_for must be"),
+        ({"unique_for": timedelta(days=367)}, "unique_for must be"),
         ({"delay": 1, "scheduled_at": NOON}, "either delay or scheduled_at"),
     ],
 )
@@ -99,7 +111,25 @@ def test_no_field_is_forgotten_when_merging() -> None:
     values: dict[str, Any] = {
         "priority": 1, "scheduled_at": NOON, "unique_key": "u", "concurrency_key": "c", "max_attempts": 2,
         "backoff": 1, "backoff_max": 2, "lease": 3, "ttl": 4, "headers": {"a": 1},
+        "unique_mode": "replace", "unique_scope": "waiting", "unique_for": 5, "ordered": True,
     }  # fmt: skip
 
     assert JobOptions(**values).merged_over(JobOptions()) == JobOptions(**values)
     assert {*values, "delay"} == set(FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("values", "seconds"),
+    [
+        ({}, 0),
+        ({"unique_for": 60}, 0),
+        ({"unique_key": "u"}, math.inf),
+        ({"unique_key": "u", "unique_mode": "replace"}, math.inf),
+        ({"unique_key": "u", "unique_scope": "waiting"}, 0),
+        ({"unique_key": "u", "unique_scope": "waiting", "unique_for": 60}, 60),
+    ],
+)
+def test_may_be_sent_again_while_the_key_holds_the_two_together(
+    values: dict[str, Any], seconds: float
+) -> None:
+    assert JobOptions(**values).repeatable_for == seconds

@@ -70,6 +70,31 @@ def test_raises_the_last_error_before_the_deadline(time: Time) -> None:
     assert max(time.pauses) <= 1.15
 
 
+def test_at_the_end_calls_once_more_when_the_deadline_comes(time: Time) -> None:
+    calls = []
+
+    def call() -> None:
+        calls.append(time.now)
+        raise OSError("still down")
+
+    with pytest.raises(OSError, match="still down"):
+        repeat_until(Deadline.after(5), call, when=is_os_error, at_the_end=True, sleep=time.sleep)
+
+    assert calls[-1] == pytest.approx(5)
+
+
+def test_at_the_end_calls_just_once_when_there_is_no_time(time: Time) -> None:
+    with pytest.raises(OSError, match="still down"):
+        repeat_until(
+            Deadline.after(0),
+            failing(1, OSError("still down")),
+            when=is_os_error,
+            at_the_end=True,
+            sleep=time.sleep,
+        )
+    assert time.pauses == []
+
+
 def test_does_not_swallow_an_interruption(time: Time) -> None:
     def call() -> None:
         raise KeyboardInterrupt

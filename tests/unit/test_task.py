@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import pickle
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any, TypedDict
 
 import pytest
+from attrs import frozen
 
 from taskq_sync import ConfigError, EnqueueResult, InvalidInput, JobContext, JobOptions, JobRequest, TaskQ
+from taskq_sync.argument_key import argument_key
+from taskq_sync.handler import Handler
+from taskq_sync.registry import TaskSpec
 from taskq_sync.task import ContextTask, Task
 
 CONTEXT: Any = object()
@@ -21,11 +26,18 @@ class Recorder(TaskQ):
     def __init__(self) -> None:
         super().__init__("dbname=nowhere")
         self.sent: list[tuple[JobRequest, object | None, float | None]] = []
+        self.blocks: list[object] = []
 
     def send(
-        self, request: JobRequest, *, connection: object | None = None, timeout: float | None = None
+        self,
+        request: JobRequest,
+        *,
+        connection: object | None = None,
+        timeout: float | None = None,
+        block: float | timedelta | None = None,
     ) -> EnqueueResult:
         self.sent.append((request, connection, timeout))
+        self.blocks.append(block)
         return EnqueueResult("created", len(self.sent))
 
 
@@ -46,6 +58,7 @@ def plain(user_id: int, note: str = "") -> str:
 @pytest.fixture(autouse=True)
 def _forget() -> None:
     tq.sent.clear()
+    tq.blocks.clear()
 
 
 class TestStaysAFunction:
@@ -123,6 +136,23 @@ class TestUsing:
         assert request.options.unique_key == "u"
         assert (request.queue, connection) == ("fast", CONTEXT)
 
+    def test_hands_over_how_long_to_wait_for_room(self) -> None:
+        waiting = welcome.using(block=10)
+        waiting.enqueue(user_id=7)
+        waiting.using(block=timedelta(minutes=1)).enqueue(user_id=7)
+        waiting.using(priority=1).enqueue(user_id=7)
+        welcome.enqueue(user_id=7)
+
+        assert tq.blocks == [10, timedelta(minutes=1), 10, None]
+
+    def test_does_not_wait_for_room_in_a_transaction_of_the_callers(self) -> None:
+        with pytest.raises(ConfigError, match="cannot wait for room"):
+            welcome.using(block=10, connection=CONTEXT)
+        with pytest.raises(ConfigError, match="cannot wait for room"):
+            welcome.using(block=10).using(connection=CONTEXT)
+        with pytest.raises(InvalidInput, match="block must not be negative"):
+            welcome.using(block=-1)
+
     def test_refuses_bad_options_at_once(self) -> None:
         with pytest.raises(InvalidInput, match="priority must be"):
             welcome.using(priority=10**6)
@@ -143,6 +173,17 @@ class TestJob:
     def test_cannot_carry_a_connection(self) -> None:
         with pytest.raises(ConfigError, match="hand them to enqueue_many"):
             welcome.using(connection=CONTEXT).job(user_id=7)
+        with pytest.raises(ConfigError, match="hand them to enqueue_many"):
+            welcome.using(block=1).job(user_id=7)
+
+    @pytest.mark.parametrize(
+        "options", [{"unique_mode": "replace"}, {"unique_scope": "waiting"}, {"unique_for": 60}]
+    )
+    def test_cannot_say_how_a_key_counts_and_have_none(self, options: dict[str, Any]) -> None:
+        with pytest.raises(InvalidInput, match=r"mail\.welcome has a unique_mode.* and no unique_key"):
+            welcome.using(**options).job(user_id=7)
+
+        assert welcome.using(unique_key="u", **options).job(user_id=7).options.unique_key == "u"
 
 
 class TestDecorator:
@@ -159,3 +200,179 @@ class TestDecorator:
     def test_refuses_bad_settings(self) -> None:
         with pytest.raises(InvalidInput, match="max_attempts must be 1 to"):
             tq.task(max_attempts=0)(lambda: None)
+
+
+@frozen
+class Order:
+    id: int
+    lines: list[str]
+
+
+class Note(TypedDict):
+    user_id: int
+    text: str
+
+
+@dataclass
+class Report:
+    month: str
+
+
+class TestUnique:
+    def key(self, task: Any, *args: Any, **kwargs: Any) -> Any:
+        return task.job(*args, **kwargs).options.unique_key
+
+    def test_all_arguments_make_the_key(self) -> None:
+        @tq.task(name="unique.all", unique=True)
+        def sync(user_id: int, page: int = 1) -> None: ...
+
+        key = self.key(sync, user_id=7, page=2)
+
+        assert key == argument_key("unique.all", '{"user_id": 7, "page": 2}')
+        assert self.key(sync, page=2, user_id=7) == self.key(sync, 7, 2) == key
+        assert key not in (self.key(sync, user_id=7), self.key(sync, user_id=7, page=1))
+
+    def test_those_that_count_make_the_key(self) -> None:
+        @tq.task(name="unique.some", unique=["user_id"])
+        def sync(ctx: JobContext, user_id: int, reason: str = "") -> None: ...
+
+        assert self.key(sync, user_id=7, reason="a") == self.key(sync, user_id=7)
+        assert self.key(sync, user_id=7) != self.key(sync, user_id=8)
+
+    def test_the_members_of_a_record_make_the_key(self) -> None:
+        @tq.task(name="unique.record", unique=("id",))
+        def ship(order: Order) -> None: ...
+
+        assert self.key(ship, Order(1, ["a"])) == self.key(ship, Order(1, []))
+        assert self.key(ship, Order(1, ["a"])) != self.key(ship, Order(2, ["a"]))
+
+    def test_the_call_may_give_another_key(self) -> None:
+        @tq.task(name="unique.using", unique=True)
+        def sync(user_id: int) -> None: ...
+
+        assert self.key(sync.using(unique_key="mine"), user_id=7) == "mine"
+        assert sync.using(unique_mode="replace").job(user_id=7).options.unique_mode == "replace"
+
+    def test_false_is_no_key(self) -> None:
+        @tq.task(name="unique.not", unique=False)
+        def sync(user_id: int) -> None: ...
+
+        assert self.key(sync, user_id=7) is None
+
+    @pytest.mark.parametrize(
+        ("function", "names"),
+        [
+            (lambda user_id, page: None, ("user",)),
+            (lambda ctx, user_id: None, ("ctx",)),
+            (lambda user_id: None, (7,)),
+        ],
+    )
+    def test_a_name_that_is_no_argument_is_refused_at_decoration(self, function: Any, names: Any) -> None:
+        with pytest.raises(ConfigError, match=r"unique of task 'unique\.bad' names .*, which is no argument"):
+            tq.task(name="unique.bad", unique=names)(function)
+
+    def test_a_name_that_is_no_member_is_refused_at_decoration(self) -> None:
+        def ship(order: Order) -> None: ...
+        def note(note: Note) -> None: ...
+        def report(report: Report) -> None: ...
+
+        for function in (ship, note, report):
+            with pytest.raises(ConfigError, match="names 'order', which is no argument"):
+                tq.task(name="unique.bad", unique=("order",))(function)
+        tq.task(name="unique.note", unique=("user_id", "text"))(note)
+        tq.task(name="unique.report", unique=("month",))(report)
+
+    def test_names_need_to_know_whether_the_one_parameter_is_the_whole_payload(self) -> None:
+        def ship(order: Later) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+        with pytest.raises(ConfigError, match=r"the types of task 'unique\.later' cannot be resolved"):
+            tq.task(name="unique.later", unique=("id",))(ship)
+
+    def test_any_name_may_be_an_argument_of_a_function_that_takes_any(self) -> None:
+        @tq.task(name="unique.any", unique=("user_id",))
+        def sync(**rest: int) -> None: ...
+
+        assert self.key(sync, user_id=7, page=1) == self.key(sync, user_id=7, page=2)
+
+    @pytest.mark.parametrize("unique", ["user_id", (), 1, None])
+    def test_what_names_nothing_is_refused(self, unique: Any) -> None:
+        with pytest.raises(ConfigError, match="must be True or the names of arguments"):
+            tq.task(name="unique.bad", unique=unique)(lambda user_id: None)
+
+    def test_goes_not_together_with_a_key(self) -> None:
+        with pytest.raises(ConfigError, match="both unique and unique_key"):
+            tq.task(name="unique.bad", unique=True, unique_key="u")(lambda user_id: None)
+
+
+class TestConcurrency:
+    def key(self, task: Any, *args: Any, **kwargs: Any) -> Any:
+        return task.job(*args, **kwargs).options.concurrency_key
+
+    def test_is_computed_from_the_members_of_the_payload(self) -> None:
+        @tq.task(name="concurrency.user", concurrency=lambda user_id, **_: f"user:{user_id}")
+        def sync(user_id: int, day: date = date(2026, 1, 1)) -> None: ...
+
+        assert self.key(sync, 7) == "user:7"
+        assert self.key(sync, user_id=8, day=date(2026, 2, 3)) == "user:8"
+        assert self.key(sync.using(concurrency_key="mine"), user_id=7) == "mine"
+
+    def test_sees_the_payload_and_not_the_arguments(self) -> None:
+        seen: dict[str, object] = {}
+
+        @tq.task(name="concurrency.payload", concurrency=lambda **members: seen.update(members))
+        def sync(day: date, note: str = "") -> None: ...
+
+        assert self.key(sync, date(2026, 2, 3)) is None
+        assert seen == {"day": "2026-02-03"}
+
+    def test_gets_the_members_of_a_record(self) -> None:
+        @tq.task(name="concurrency.record", concurrency=lambda lines, **_: f"lines:{len(lines)}")
+        def ship(order: Order) -> None: ...
+
+        assert self.key(ship, Order(7, ["a"])) == "lines:1"
+
+    def test_may_be_one_key_for_all(self) -> None:
+        @tq.task(name="concurrency.one", concurrency="crm")
+        def sync(user_id: int) -> None: ...
+
+        assert self.key(sync, 7) == "crm"
+
+    @pytest.mark.parametrize(
+        ("returned", "message"),
+        [
+            (7, "must be a str, not 7"),
+            ("", "must have 1 to 255 bytes, it has 0"),
+            ("x" * 256, "must have 1 to 255 bytes, it has 256"),
+            ("a\x00", r"'a\\x00' holds"),
+        ],
+    )
+    def test_that_can_be_no_key_is_refused_with_the_name_of_the_task(
+        self, returned: Any, message: str
+    ) -> None:
+        task = Task(
+            TaskSpec(
+                name="concurrency.bad",
+                handler=Handler(lambda user_id: None, "concurrency.bad"),
+                concurrency=lambda **_: returned,
+            ),
+            tq,
+        )
+
+        with pytest.raises(InvalidInput, match=f"concurrency of task 'concurrency.bad' returned {message}"):
+            task.job(user_id=7)
+
+    def test_that_raises_is_told_with_its_error(self) -> None:
+        @tq.task(name="concurrency.raises", concurrency=lambda region, **_: region)
+        def sync(user_id: int, region: str = "eu") -> None: ...
+
+        with pytest.raises(
+            InvalidInput, match=r"'concurrency\.raises' raised TypeError: .*region.*are not there"
+        ) as caught:
+            sync.enqueue(user_id=7)
+        assert isinstance(caught.value.__cause__, TypeError)
+
+    def test_refuses_what_is_no_key(self) -> None:
+        with pytest.raises(InvalidInput, match=r"concurrency of task 'concurrency\.bad' must"):
+            tq.task(name="concurrency.bad", concurrency="")(lambda: None)
+        with pytest.raises(ConfigError, match="both concurrency and concurrency_key"):
+            tq.task(name="concurrency.bad", concurrency="a", concurrency_key="b")(lambda: None)

@@ -11,7 +11,7 @@ from kit.contract import Connection, Contract
 from kit.waiting import PATIENCE, eventually
 from kit.workers import Gate, WorkerThread
 from taskq_sync import JobContext, TaskQ
-from taskq_sync.worker import rest, waiting
+from taskq_sync.worker import prefetch, rest, waiting
 from taskq_sync.worker.events import (
     JobEnded,
     JobsClaimed,
@@ -190,6 +190,37 @@ def test_jobs_of_one_key_run_one_after_the_other(tq: TaskQ, drain: Drain, sql: C
     assert drain(slots=4).code == 0
     assert {tq.get(result).status for result in results} == {"succeeded"}
     assert sql.value("select count(*) from taskq.attempts") == 0
+
+
+def test_each_queue_is_first_in_proportion_to_its_weight(
+    tq: TaskQ, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetch, "HORIZON", 0.0)  # so that a claim brings one job
+    ran: list[str] = []
+
+    @tq.task(name="t", queue="a")
+    def handler(queue: str) -> None:
+        ran.append(queue)
+
+    tq.enqueue_many(handler.using(queue=queue).job(queue=queue) for queue in "ab" * 15)
+    assert drain(slots=1, queues={"a": 3, "b": 1}).code == 0
+
+    assert "".join(ran) == "aaba" * 5 + "b" * 10
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_strict_serves_no_other_queue_while_the_first_has_jobs(tq: TaskQ, drain: Drain, strict: bool) -> None:
+    ran: list[str] = []
+
+    @tq.task(name="t", queue="a")
+    def handler(queue: str) -> None:
+        ran.append(queue)
+
+    tq.enqueue_many(handler.using(queue=queue).job(queue=queue) for queue in "ab" * 100)
+    assert drain(slots=1, queues=["b", "a"], strict=strict).code == 0
+
+    assert (ran == ["b"] * 100 + ["a"] * 100) == strict
+    assert sorted(ran) == ["a"] * 100 + ["b"] * 100
 
 
 def test_a_pause_is_honoured_before_a_handler_starts(

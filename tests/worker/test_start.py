@@ -56,6 +56,11 @@ def test_a_beat_that_is_too_slow_is_refused_with_both_numbers() -> None:
         {"queues": []},
         {"queues": "mail"},
         {"queues": [""]},
+        {"queues": {"q": 0}},
+        {"queues": {"q": 1001}},
+        {"queues": {"q": True}},
+        {"queues": {"q": "4"}},
+        {"queues": {"q": 4}, "strict": True},
         {"lease": 0.01},
         {"lease": 100_000},
         {"lease": "1 minute"},
@@ -81,6 +86,12 @@ def test_the_typed_options_are_the_fields_of_the_configuration() -> None:
     assert set(WorkerOptions.__annotations__) == fields
 
 
+def test_queues_have_the_weight_1_unless_they_are_given_another() -> None:
+    assert Worker(offline(), queues=["b", "a", "b"]).config.queues == {"b": 1, "a": 1}
+    assert Worker(offline(), queues={"b": 4, "a": 1}).config.queues == {"b": 4, "a": 1}
+    assert Worker(offline()).config.queues == {"q": 1}
+
+
 def test_a_worker_without_tasks_is_refused() -> None:
     with pytest.raises(ConfigError, match="queue"):
         Worker(TaskQ("host=nowhere"))
@@ -96,9 +107,9 @@ def test_presence_says_who_and_where(tq: TaskQ, work: Work, sql: Contract) -> No
     @tq.task(queue="q")
     def handler() -> None: ...
 
-    worker = work(slots=3)
+    worker = work(slots=3, queues={"q": 4, "r": 1})
     [row] = sql.rows("select worker_id, info from taskq.workers")
     assert row["worker_id"] == worker.worker.worker_id
     info = row["info"]
-    assert (info["queues"], info["slots"]) == (["q"], 3)
+    assert (info["queues"], info["slots"]) == (["q", "r"], 3)
     assert set(info) >= {"state", "hostname", "pid", "version"}

@@ -34,6 +34,7 @@ begin
   select array_agg(l.id) into v_ids from locked l;
   if v_ids is not null then
     delete from taskq.attempts a where a.job_id = any (v_ids);
+    delete from taskq.unique_keys u where u.job_id = any (v_ids);
     delete from taskq.finished f where f.id = any (v_ids);
     get diagnostics v_count = row_count;
     delete from taskq.jobs j where j.id = any (v_ids);

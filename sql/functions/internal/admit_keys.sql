@@ -4,11 +4,13 @@
 -- counted in the next statement, whose snapshot is newer than the lock, and the lock is kept
 -- until the claim commits. A key that another claim holds is passed over. Rows beyond the
 -- room of a key that was counted are put on hold, so that later claims do not walk over them;
--- a signal brings them back. Lock and count in one statement would count too old a state.
+-- a signal brings them back. Lock and count in one statement would count too old a state. While
+-- somebody changes the limit of a pattern every key is passed over: a row that is put on hold by
+-- the old limit would not be seen by the change.
 --
 -- Arguments: p_ids candidates in claim order, locked by the caller.
 -- Returns: the admitted ids in claim order, those without a key among them.
--- Locks: transaction-level advisory locks, tried, at most 64 keys.
+-- Locks: transaction-level advisory locks, tried: the limits' and at most 64 keys'.
 -- Raises: nothing.
 -- Called by: claim.
 create or replace function taskq.admit_keys(p_ids bigint[])
@@ -21,23 +23,24 @@ declare
   v_admitted bigint[];
   v_beyond   bigint[];
 begin
-  with wanted as materialized (
-    select r.concurrency_key as key, min(t.n) as place
-    from unnest(p_ids) with ordinality as t (id, n)
-    join taskq.ready r on r.id = t.id and r.id = any (p_ids)
-    where r.concurrency_key is not null
-    group by r.concurrency_key
-    order by 2
-    limit 64
-  )
-  select array_agg(w.key) into v_keys
-  from wanted w
-  where pg_try_advisory_xact_lock(taskq.key_lock(w.key));
+  if pg_try_advisory_xact_lock_shared(taskq.limits_lock()) then
+    with wanted as materialized (
+      select r.concurrency_key as key, min(t.n) as place
+      from unnest(p_ids) with ordinality as t (id, n)
+      join taskq.ready r on r.id = t.id and r.id = any (p_ids)
+      where r.concurrency_key is not null
+      group by r.concurrency_key
+      order by 2
+      limit 64
+    )
+    select array_agg(w.key) into v_keys
+    from wanted w
+    where pg_try_advisory_xact_lock(taskq.key_lock(w.key));
+  end if;
 
   with room as materialized (
     select k.key,
-      coalesce((select l.max_running from taskq.concurrency_limits l where l.key = k.key), 1)
-        - (select count(*) from taskq.running x where x.concurrency_key = k.key) as free
+      taskq.key_limit(k.key) - (select count(*) from taskq.running x where x.concurrency_key = k.key) as free
     from unnest(v_keys) as k (key)
   ),
   ranked as (

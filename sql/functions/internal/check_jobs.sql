@@ -52,10 +52,18 @@ begin
         when backoff_max < interval '0' or backoff_max > interval '366 days' then format('backoff_max %s is outside 0 to 366 days', backoff_max)
         when lease < interval '0.1 s' or lease > interval '1 day' then format('lease %s is outside 0.1 s to 1 day', lease)
         when ttl <= interval '0' or ttl > interval '366 days' then format('ttl %s is outside 0 to 366 days', ttl)
+        when unique_mode not in ('keep', 'replace', 'replace_keep_schedule')
+          then format('unique_mode must be keep, replace or replace_keep_schedule, not "%s"', left(unique_mode, 60))
+        when unique_scope not in ('live', 'waiting') then format('unique_scope must be live or waiting, not "%s"', left(unique_scope, 60))
+        when unique_for <= interval '0' or unique_for > interval '366 days' then format('unique_for %s is outside 0 to 366 days', unique_for)
+        when unique_key is null and (unique_mode is not null or unique_scope is not null or unique_for is not null)
+          then 'unique_mode, unique_scope and unique_for need a unique_key'
+        when ordered and concurrency_key is null then 'an ordered job needs a concurrency_key'
+        when ordered and unique_mode like 'replace%' then 'an ordered job keeps its place: unique_mode must be keep'
       end as fault
     from unnest(p_jobs) with ordinality as t (
       task, payload, priority, scheduled_at, delay, unique_key, concurrency_key, max_attempts,
-      backoff, backoff_max, lease, ttl, headers, n)
+      backoff, backoff_max, lease, ttl, headers, unique_mode, unique_scope, unique_for, ordered, n)
   ) j
   where j.fault is not null
   limit 1;

@@ -8,7 +8,7 @@
 -- the queue.
 --
 -- Arguments: p_queues in the order to serve; p_limit.
--- Returns: ids in claim order, and whether any has a concurrency key.
+-- Returns: ids in claim order; keyed, whether any has a concurrency key; named, a unique key.
 -- Locks: the ready rows for update, skipping locked ones.
 -- Raises: nothing.
 -- Called by: claim.
@@ -16,7 +16,8 @@ create or replace function taskq.claim_candidates(
   p_queues  text[],
   p_limit   int,
   out ids   bigint[],
-  out keyed boolean
+  out keyed boolean,
+  out named boolean
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -30,9 +31,11 @@ declare
   v_priority int;
   v_ids      bigint[];
   v_keyed    boolean;
+  v_named    boolean;
 begin
   ids := '{}';
   keyed := false;
+  named := false;
   foreach v_queue in array p_queues loop
     continue when exists (
       select from taskq.queues q where q.name = v_queue and q.paused_at is not null);
@@ -46,7 +49,7 @@ begin
       exit when not found;
 
       with candidate as materialized (
-        select r.id, r.concurrency_key
+        select r.id, r.concurrency_key, r.is_unique
         from taskq.ready r
         where r.queue = v_queue and r.hold is null and r.priority = v_priority
           and r.scheduled_at <= v_now
@@ -56,11 +59,13 @@ begin
         limit p_limit - cardinality(ids)
         for update of r skip locked
       )
-      select array_agg(c.id), bool_or(c.concurrency_key is not null) into v_ids, v_keyed
+      select array_agg(c.id), bool_or(c.concurrency_key is not null), bool_or(c.is_unique)
+      into v_ids, v_keyed, v_named
       from candidate c;
       if v_ids is not null then
         ids := ids || v_ids;
         keyed := keyed or v_keyed;
+        named := named or v_named;
       end if;
     end loop;
   end loop;

@@ -34,10 +34,11 @@ begin
     insert into taskq.running (
       id, attempt_id, queue, task, priority, scheduled_at, expires_at, concurrency_key,
       worker_id, claimed_at, lease, lease_expires_at, attempt_count, failure_count,
-      expiry_streak, snooze_count, progress, is_unique, watched)
+      expiry_streak, snooze_count, progress, is_unique, is_ordered,
+      watched)
     select w.id, w.attempt_id, w.queue, w.task, w.priority, w.scheduled_at, w.expires_at,
       w.concurrency_key, p_worker_id, v_now, w.lease, v_now + w.lease, w.attempt_count + 1,
-      w.failure_count, w.expiry_streak, w.snooze_count, w.progress, w.is_unique, w.watched
+      w.failure_count, w.expiry_streak, w.snooze_count, w.progress, w.is_unique, w.is_ordered, w.watched
     from work w
   )
   select w.id, w.attempt_id, w.queue, w.task, w.payload, w.headers, w.progress, w.priority,

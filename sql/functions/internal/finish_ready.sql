@@ -24,19 +24,31 @@ begin
   ),
   freed as (
     delete from taskq.unique_keys u
-    where u.job_id = any (array(select g.id from gone g where g.is_unique))
+    where u.ctid = any (array(
+      select k.ctid
+      from taskq.unique_keys k
+      where k.job_id = any (array(select g.id from gone g where g.is_unique))
+        and (k.expires_at is null or k.expires_at <= v_now)
+      for update skip locked))
   ),
   stored as (
     insert into taskq.finished (
       id, queue, task, status, outcome, reason, finished_at, purge_at, priority, scheduled_at,
       expires_at, concurrency_key, attempt_count, failure_count, expiry_streak, snooze_count,
-      progress, is_unique, watched)
+      progress, is_unique, is_ordered,
+      watched)
     select g.id, g.queue, g.task, 'cancelled', p_outcome, v_reason, v_now,
-      taskq.purge_instant('cancelled', q.retention_succeeded, q.retention_cancelled, q.retention_failed, v_now),
+      greatest(k.expires_at,
+        taskq.purge_instant('cancelled', q.retention_succeeded, q.retention_cancelled, q.retention_failed, v_now)),
       g.priority, g.scheduled_at, g.expires_at, g.concurrency_key, g.attempt_count,
-      g.failure_count, g.expiry_streak, g.snooze_count, g.progress, g.is_unique, g.watched
+      g.failure_count, g.expiry_streak, g.snooze_count, g.progress, g.is_unique, g.is_ordered, g.watched
     from gone g
     left join taskq.queues q on q.name = g.queue
+    left join lateral (
+      select u.expires_at from taskq.unique_keys u
+      where u.job_id = case when g.is_unique then g.id end
+      limit 1
+    ) k on true
   )
   select count(*), array_agg(g.concurrency_key) filter (where g.concurrency_key is not null)
   into v_count, v_keys

@@ -33,6 +33,12 @@ begin
       where r.hold = 'key' and r.concurrency_key = k.key and r.queue = served.queue
       limit 1
     )
+    or (
+      select r.queue from taskq.ready r
+      where r.hold = 'order' and r.concurrency_key = k.key
+      order by r.id
+      limit 1
+    ) = served.queue
   );
 end
 $$;

@@ -18,7 +18,8 @@ as $$
 declare
   v_known constant text[] := array[
     'task', 'payload', 'priority', 'scheduled_at', 'delay', 'unique_key', 'concurrency_key',
-    'max_attempts', 'backoff', 'backoff_max', 'lease', 'ttl', 'headers'];
+    'max_attempts', 'backoff', 'backoff_max', 'lease', 'ttl', 'headers', 'unique_mode',
+    'unique_scope', 'unique_for', 'ordered'];
   v_jobs    taskq.new_job[];
   v_ordinal bigint;
   v_element jsonb;

@@ -1,7 +1,7 @@
--- Bring back the best held jobs of keys that may have room again.
+-- Bring back the held jobs of keys that may have room again: the best, or of ordered ones the next.
 --
--- In this order, each a statement of its own: try the key's lock, delete its signals, count
--- what runs, bring back as many rows as there is room, in each queue, since another queue may
+-- In this order, each a statement of its own: try the key's lock, delete its signals, let the
+-- oldest ordered job go if none before it is live, count what runs, bring back as many rows as there is room, in each queue, since another queue may
 -- be paused. A signal that commits after the delete stays for the next claim; any other order
 -- loses wake-ups. A held row that somebody has locked leaves a signal behind: its transaction
 -- may roll back.
@@ -21,6 +21,7 @@ declare
   v_keys  text[];
   v_key   text;
   v_free  bigint;
+  v_next  bigint;
   v_queue text;
   v_count bigint;
 begin
@@ -48,8 +49,25 @@ begin
   delete from taskq.signals s where s.kind = 'key' and s.key = any (v_keys);
 
   foreach v_key in array v_keys loop
-    select coalesce((select l.max_running from taskq.concurrency_limits l where l.key = v_key), 1)
-      - (select count(*) from taskq.running x where x.concurrency_key = v_key)
+    select r.id into v_next
+    from taskq.ready r
+    where r.hold = 'order' and r.concurrency_key = v_key
+    order by r.id
+    limit 1;
+    if found
+      and not exists (select from taskq.running x where x.concurrency_key = v_key and x.is_ordered)
+      and not exists (
+        select from taskq.ready r
+        where r.concurrency_key = v_key and r.is_ordered and r.hold is distinct from 'order')
+    then
+      update taskq.ready r set hold = null
+      where r.id = (select h.id from taskq.ready h where h.id = v_next for update skip locked);
+      if not found then  -- whoever ends it leaves a signal; if that is rolled back, nobody would
+        insert into taskq.signals (kind, key) values ('key', v_key);
+      end if;
+    end if;
+
+    select taskq.key_limit(v_key) - (select count(*) from taskq.running x where x.concurrency_key = v_key)
     into v_free;
     continue when v_free <= 0;
 
@@ -82,4 +100,4 @@ end
 $$;
 
 comment on function taskq.restore_keys is
-  'Bring back the best held jobs of keys that may have room again.';
+  'Bring back the held jobs of keys that may have room again: the best, or of ordered ones the next.';

@@ -19,7 +19,7 @@ as $$
     union all
     select id, 'running', is_unique from taskq.running
     union all
-    select id, 'finished', false from taskq.finished
+    select id, 'finished', is_unique from taskq.finished
   )
   select j.id, 'stands in no place'
   from taskq.jobs j
@@ -36,11 +36,23 @@ as $$
   union all
   select u.job_id, format('holds unique key "%s" of queue "%s" but is not live', u.key, u.queue)
   from taskq.unique_keys u
-  where not exists (select from place p where p.id = u.job_id and p.is_unique)
+  where not u.free and not exists (
+    select from place p
+    where p.id = u.job_id and p.is_unique and (p.name <> 'finished' or u.expires_at is not null))
   union all
   select p.id, 'is marked unique but holds no key'
   from place p
-  where p.is_unique and not exists (select from taskq.unique_keys u where u.job_id = p.id)
+  where p.is_unique and p.name <> 'finished'
+    and not exists (select from taskq.unique_keys u where u.job_id = p.id)
+    and not (p.name = 'running' and exists (  -- its follower took the key
+      select from taskq.jobs j
+      join taskq.unique_keys u on u.queue = j.queue and u.key = j.unique_key
+      where j.id = p.id))
+  union all
+  select u.job_id, format('unique key "%s" of queue "%s" is free, but its job has not been started', u.key, u.queue)
+  from taskq.unique_keys u
+  join taskq.ready r on r.id = u.job_id
+  where u.free and r.is_unique
   union all
   select a.job_id, format('attempt %s belongs to no job', a.attempt_id)
   from taskq.attempts a
@@ -53,7 +65,17 @@ as $$
   union all
   select r.id, 'is held for a key but has none'
   from taskq.ready r
-  where r.hold = 'key' and r.concurrency_key is null
+  where r.hold in ('key', 'order') and r.concurrency_key is null
+  union all
+  select min(r.id), format('waits in order of key "%s" for no job that is live', r.concurrency_key)
+  from taskq.ready r
+  where r.hold = 'order'
+    and not exists (
+      select from taskq.ready h
+      where h.concurrency_key = r.concurrency_key and h.is_ordered and h.hold is distinct from 'order')
+    and not exists (select from taskq.running x where x.concurrency_key = r.concurrency_key and x.is_ordered)
+    and not exists (select from taskq.signals s where s.kind = 'key' and s.key = r.concurrency_key)
+  group by r.concurrency_key
 $$;
 
 comment on function taskq.check_integrity is

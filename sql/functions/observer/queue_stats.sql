@@ -46,7 +46,7 @@ begin
     from dead d where d.name is not null
   ),
   hoard as materialized (
-    select r.queue as name from taskq.ready r where r.hold = 'key' limit 10001
+    select r.queue as name from taskq.ready r where r.hold in ('key', 'order') limit 10001
   ),
   named (name) as (
     select p_queue where p_queue is not null

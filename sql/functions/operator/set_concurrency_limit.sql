@@ -3,10 +3,12 @@
 -- A lowered limit ends nothing that runs; it only lets nothing new start. A raised one lets
 -- held jobs back at the next claim.
 --
--- Arguments: p_key up to 255 bytes; p_max_running 0 (closed) to 1,000,000, null = the default
+-- Arguments: p_key up to 255 bytes; one that ends in `*` is a pattern, for each key that begins so
+--   and has no limit of its own or of a longer pattern; p_max_running 0 (closed) to 1,000,000, null = the default
 --   of 1; p_actor, null = the session's role; p_reason.
 -- Returns: key; max_running as it is now.
--- Locks: the key's limit row, waits.
+-- Locks: the key's limit row, waits. A pattern waits for claims of jobs with a key that are under
+--   way, and until this transaction ends claims pass over jobs with a key.
 -- Raises: TQ422 bad input.
 -- Called by: operators.
 create or replace function taskq.set_concurrency_limit(
@@ -33,6 +35,9 @@ begin
       message = format('max_running %s of key "%s" is outside 0 to 1000000', p_max_running, p_key);
   end if;
 
+  if right(p_key, 1) = '*' then
+    perform pg_advisory_xact_lock(taskq.limits_lock());
+  end if;
   set_concurrency_limit.key := p_key;
   set_concurrency_limit.max_running := coalesce(p_max_running, 1);
   if p_max_running is null then
@@ -41,6 +46,17 @@ begin
     insert into taskq.concurrency_limits as l (key, max_running, updated_at)
     values (p_key, p_max_running, v_now)
     on conflict (key) do update set max_running = excluded.max_running, updated_at = v_now;
+  end if;
+  if right(p_key, 1) = '*' then
+    perform taskq.free_keys(array(
+      with recursive held (key) as (
+        (select min(r.concurrency_key) from taskq.ready r where r.hold = 'key')
+        union all
+        select (select min(r.concurrency_key) from taskq.ready r where r.hold = 'key' and r.concurrency_key > h.key)
+        from held h
+        where h.key is not null
+      )
+      select h.key from held h where starts_with(h.key, left(p_key, -1))));
   end if;
   perform taskq.free_keys(array[p_key]);
   perform taskq.write_audit('set_concurrency_limit', 'key ' || p_key, p_actor, p_reason,

@@ -5,7 +5,9 @@
 --
 -- Arguments: p_queue; a policy left null stays as it is; bounds as in enqueue, retention 0 to
 --   3,660 days; p_reset a list of policy names to set back to the built-in default; p_actor,
---   null = the session's role; p_reason.
+--   null = the session's role; p_reason; p_max_depth: an enqueue that would make more jobs wait is
+--   refused, meant for up to 10,000, since each enqueue counts them; p_aging: who has been due
+--   for so long is raised to the highest priority that waits, see age.
 -- Returns: queue; version, which grows with every edit.
 -- Locks: the queue's row, waits.
 -- Raises: TQ422 bad input.
@@ -23,6 +25,8 @@ create or replace function taskq.set_queue(
   p_actor               text = null,
   p_reason              text = null,
   p_reset               text[] = '{}',
+  p_max_depth           int = null,
+  p_aging               interval = null,
   out queue             text,
   out version           int
 )
@@ -33,18 +37,20 @@ as $$
 declare
   v_known constant text[] := array[
     'max_attempts', 'backoff', 'backoff_max', 'lease', 'ttl', 'retention_succeeded',
-    'retention_cancelled', 'retention_failed'];
+    'retention_cancelled', 'retention_failed', 'max_depth', 'aging'];
   v_now   constant timestamptz := taskq.clock();
   v_reset constant text[] := coalesce(p_reset, '{}');
   v_fault text;
 begin
   -- the bounds of a policy are those of a job: let the one check speak
   perform taskq.check_jobs(p_queue, array[row('set_queue', null, null, null, null, null, null,
-    p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl, null)::taskq.new_job]);
+    p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl, null, null, null, null, null)::taskq.new_job]);
   v_fault := case
     when least(p_retention_succeeded, p_retention_cancelled, p_retention_failed) < interval '0'
       or greatest(p_retention_succeeded, p_retention_cancelled, p_retention_failed) > interval '3660 days'
       then 'a retention is outside 0 to 3660 days'
+    when p_max_depth not between 1 and 1000000000 then format('max_depth %s is outside 1 to 1000000000', p_max_depth)
+    when p_aging <= interval '0' or p_aging > interval '366 days' then format('aging %s is outside 0 to 366 days', p_aging)
     when not v_reset <@ v_known
       then 'p_reset may name ' || array_to_string(v_known, ', ')
   end;
@@ -55,10 +61,10 @@ begin
   queue := p_queue;
   insert into taskq.queues as q (
     name, max_attempts, backoff, backoff_max, lease, ttl, retention_succeeded,
-    retention_cancelled, retention_failed, updated_at)
+    retention_cancelled, retention_failed, max_depth, aging, updated_at)
   values (
     p_queue, p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl, p_retention_succeeded,
-    p_retention_cancelled, p_retention_failed, v_now)
+    p_retention_cancelled, p_retention_failed, p_max_depth, p_aging, v_now)
   on conflict (name) do update set
     version = q.version + 1,
     max_attempts = coalesce(excluded.max_attempts, case when not 'max_attempts' = any (v_reset) then q.max_attempts end),
@@ -72,6 +78,8 @@ begin
       case when not 'retention_cancelled' = any (v_reset) then q.retention_cancelled end),
     retention_failed = coalesce(excluded.retention_failed,
       case when not 'retention_failed' = any (v_reset) then q.retention_failed end),
+    aging = coalesce(excluded.aging, case when not 'aging' = any (v_reset) then q.aging end),
+    max_depth = coalesce(excluded.max_depth, case when not 'max_depth' = any (v_reset) then q.max_depth end),
     updated_at = v_now
   returning q.version into set_queue.version;
   perform taskq.write_audit('set_queue', 'queue ' || p_queue, p_actor, p_reason,

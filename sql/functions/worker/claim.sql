@@ -27,6 +27,7 @@ as $$
 declare
   v_ids   bigint[];
   v_keyed boolean;
+  v_named boolean;
 begin
   perform taskq.check_claim(p_queues, p_worker_id, p_limit, p_lease);
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -41,9 +42,13 @@ begin
   if exists (select from taskq.signals s where s.kind = 'key') then
     perform taskq.restore_keys();
   end if;
-  select c.ids, c.keyed into v_ids, v_keyed from taskq.claim_candidates(p_queues, p_limit) c;
+  select c.ids, c.keyed, c.named into v_ids, v_keyed, v_named
+  from taskq.claim_candidates(p_queues, p_limit) c;
   if v_keyed then
     v_ids := taskq.admit_keys(v_ids);
+  end if;
+  if v_named then  -- a key that counts only until the start is now for whoever asks next
+    update taskq.unique_keys u set free = true where u.job_id = any (v_ids) and u.waiting;
   end if;
   if cardinality(v_ids) > 0 then
     return query select * from taskq.claim_move(v_ids, p_queues, p_worker_id, p_lease);

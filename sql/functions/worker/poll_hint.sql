@@ -47,6 +47,11 @@ begin
           select true from taskq.ready r
           where r.hold = 'key' and r.concurrency_key = k.key and r.queue = poll_hint.queue
           limit 1)
+        or (
+          select r.queue from taskq.ready r
+          where r.hold = 'order' and r.concurrency_key = k.key
+          order by r.id
+          limit 1) = poll_hint.queue
       ) then 'ready'
       else 'empty'
     end;

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from kit.command import InProcess
+from taskq_sync.argument_key import argument_key
 from taskq_sync.version import __version__
 
 APP = """
@@ -19,6 +20,9 @@ tq = TaskQ()
 @tq.task(queue="mail", name="mail.welcome", max_attempts=8)
 def welcome(user_id: int) -> str:
     return f"welcome, {user_id}"
+
+@tq.task(name="mail.digest", unique=("user_id",), concurrency=lambda user_id, **_: f"user:{user_id}")
+def digest(user_id: int, day: int) -> None: ...
 """
 
 
@@ -82,6 +86,9 @@ class TestEnqueue:
             "--lease": "500ms",
             "--ttl": "90",
             "--headers": '{"trace": "x"}',
+            "--unique-mode": "replace",
+            "--unique-scope": "waiting",
+            "--unique-for": "2h",
         }
         taskq.check("enqueue", "t", *(word for pair in options.items() for word in pair))
         row = conn.execute(
@@ -106,6 +113,8 @@ class TestEnqueue:
             {"trace": "x"},
         )
         assert row == expected
+        key = "select waiting, expires_at - created_at from taskq.unique_keys u join taskq.jobs j on j.id = u.job_id"
+        assert conn.execute(key).fetchone() == (True, timedelta(hours=2))
 
     def test_reads_a_payload_from_standard_input(self, taskq, conn):
         taskq.check("enqueue", "t", "-", stdin='{"a": [1, "ä"]}')
@@ -122,6 +131,42 @@ class TestEnqueue:
             taskq.check("enqueue", "t", "--unique-key", "k")
             == f"job {first['job_id']} has the unique key already\n"
         )
+
+    def test_tells_what_became_of_a_replace(self, taskq, conn):
+        replace = ("enqueue", "t", "--unique-key", "k", "--unique-mode", "replace")
+        job = taskq.check(*replace).removesuffix(" enqueued\n")
+        assert (
+            taskq.check(*replace)
+            == f"{job} had the unique key and not been started: it has this request now\n"
+        )
+        conn.execute("select taskq.claim(p_queues => '{default}', p_worker_id => 'w')")
+        assert (
+            taskq.check(*replace) == f"{job} has the unique key and has been started: nothing was enqueued\n"
+        )
+
+    def test_an_application_makes_the_keys_of_the_arguments(self, taskq, conn):
+        words = ("enqueue", "mail.digest", '{"user_id": 7, "day": 1}', "--app", "app:tq")
+        taskq.check(*words)
+        assert "has the unique key already" in taskq.check(*words)
+        assert conn.execute("select unique_key, concurrency_key from taskq.jobs").fetchall() == [
+            (argument_key("mail.digest", '{"user_id": 7}'), "user:7")
+        ]
+        taskq.check(*words, "--unique-key", "other")
+
+    def test_a_duplicate_of_cron_is_no_failure(self, taskq, conn):
+        """B33: a copy always waits, as the queue is paused."""
+        conn.execute("select taskq.pause_queue(p_queue => 'default', p_actor => 'test')")
+        for _ in range(5):
+            done = taskq.run("enqueue", "nightly", "--unique-key", "nightly", "--unique-scope", "waiting")
+            assert (done.code, done.err) == (0, "")
+        assert conn.execute("select count(*) from taskq.jobs").fetchone() == (1,)
+
+    def test_a_full_queue_is_told(self, taskq, conn):
+        conn.execute("select taskq.set_queue(p_queue => 'default', p_max_depth => 1, p_actor => 'test')")
+        taskq.check("enqueue", "t")
+        done = taskq.run("enqueue", "t")
+        assert (done.code, done.out) == (1, "")
+        assert 'queue "default" is full' in done.err
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
@@ -285,7 +330,7 @@ class TestOperate:
             'select taskq.enqueue_many(\'q\', (select jsonb_agg(\'{"task": "t", "ttl": 0.000001}\'::jsonb) '
             "from generate_series(1, 7)))"
         )
-        assert taskq.check("housekeep", "--limit", "3") == "0 taken back, 7 expired, 0 pruned\n"
+        assert taskq.check("housekeep", "--limit", "3") == "0 taken back, 7 expired, 0 pruned, 0 raised\n"
         assert taskq.run("housekeep", "--json").json == {"taken_back": 0, "expired": 0, "pruned": 0}
 
 
@@ -328,6 +373,19 @@ class TestMistakes:
         done = taskq.run("migrate", "--schema", "o'brien")
         assert (done.code, done.out) == (1, "")
         assert "a name has 1 to 48 letters" in done.err
+
+    @pytest.mark.parametrize(
+        ("queues", "said"),
+        [
+            ("high:0", "the weight of 'high' must be at least 1; a name may end so: high:0:1"),
+            ("a:2,b,a", "'a' has two weights, 2 and 1"),
+            ("a:1001", "the weight of queue 'a' must be a whole number, 1 to 1000"),
+        ],
+    )
+    def test_weights_that_cannot_be(self, taskq, queues, said):
+        done = taskq.run("worker", "--app", "app:tq", "--queues", queues)
+        assert done.code != 0
+        assert said in done.err
 
     @pytest.mark.parametrize(
         ("arguments", "said"),

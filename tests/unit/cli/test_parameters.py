@@ -1,11 +1,11 @@
-"""Sizes as people write them."""
+"""Sizes and weights as people write them."""
 
 from __future__ import annotations
 
 import click
 import pytest
 
-from taskq_sync.cli.parameters import size
+from taskq_sync.cli.parameters import size, weighted_names
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,21 @@ def test_a_size_has_a_unit_that_is_1024_times_the_one_before(text: str, expected
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no size"):
         size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        ("mail", {"mail": 1}),
+        ("high:4, low:1", {"high": 4, "low": 1}),
+        ("b,a,b,", {"b": 1, "a": 1}),
+        ("mail/eu:west:2", {"mail/eu:west": 2}),
+        ("shard:2:1,shard:3:1", {"shard:2": 1, "shard:3": 1}),
+        (":2,a:b,a:", {":2": 1, "a:b": 1, "a:": 1}),
+    ],
+)
+def test_only_digits_behind_the_last_colon_are_a_weight(text: str, weights: dict[str, int]) -> None:
+    read = weighted_names(text)
+
+    assert read == weights
+    assert list(read) == list(weights)

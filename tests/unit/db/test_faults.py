@@ -62,6 +62,14 @@ def test_a_state_of_the_contract_has_a_class(state: str, kind: type[TaskQError])
     assert (error.message, error.hint, error.sqlstate) == ("job 7 is gone", "Look again.", state)
 
 
+@pytest.mark.parametrize(("detail", "depth"), [("depth 1000", 1000), ("", None), (None, None)])
+def test_a_full_queue_tells_its_depth(detail: str | None, depth: int | None) -> None:
+    error = faults.translate(Reported("TQ429", "full", detail=detail), "enqueue")
+
+    assert isinstance(error, QueueFull)
+    assert error.depth == depth
+
+
 def test_a_bad_element_is_named_by_its_ordinal() -> None:
     error = faults.translate(Reported("TQ422", "no", detail="ordinal 12"), "enqueue_many")
 

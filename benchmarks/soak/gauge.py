@@ -1,7 +1,8 @@
 """What the worker that is never killed holds of the system, and how many sessions there are: early and late in a run.
 
-A figure is the median of the samples of a window: connections, and child processes for suspects, come and go. The up to
-four connections of a worker for `ctx.transaction()` are not counted: each is made when so many handlers are first in
+A figure of the worker is the median of the samples of a window: connections, and child processes for suspects, come and
+go. That of the sessions is their mean: a worker that was just killed has none, and a median would jump by a whole one. The
+up to four connections of a worker for `ctx.transaction()` are not counted: each is made when so many handlers are first in
 one at the same time, which chance decides anew after each restart. Reads /proc, so it needs Linux.
 """
 
@@ -65,7 +66,7 @@ class Gauge:
 
     def growth(self, early: tuple[float, float], late: tuple[float, float]) -> dict[str, Growth]:
         """Return the growth of each figure between two windows of time."""
-        before, after = self._median(early), self._median(late)
+        before, after = self._level(early), self._level(late)
         return {name: Growth.of(start, after[name]) for name, start in before.items()}
 
     def _look(self, pid: int) -> Usage:
@@ -83,10 +84,11 @@ class Gauge:
             sessions=sessions,
         )
 
-    def _median(self, window: tuple[float, float]) -> dict[str, float]:
+    def _level(self, window: tuple[float, float]) -> dict[str, float]:
         low, high = window
         found = [asdict(usage) for at, usage in self._samples if low <= at <= high]
         if not found:  # the server was away all the time: the sample that is nearest
             _, nearest = min(self._samples, key=lambda sample: abs(sample[0] - (low + high) / 2))
             found = [asdict(nearest)]
-        return {each.name: statistics.median(sample[each.name] for sample in found) for each in fields(Usage)}
+        level = {each.name: statistics.median(sample[each.name] for sample in found) for each in fields(Usage)}
+        return {**level, "sessions": statistics.fmean(sample["sessions"] for sample in found)}

@@ -1,9 +1,9 @@
 """What the worker that is never killed holds of the system, and how many sessions there are: early and late in a run.
 
-A figure of the worker is the median of the samples of a window: connections, and child processes for suspects, come and
-go. That of the sessions is their mean: a worker that was just killed has none, and a median would jump by a whole one. The
-up to four connections of a worker for `ctx.transaction()` are not counted: each is made when so many handlers are first in
-one at the same time, which chance decides anew after each restart. Reads /proc, so it needs Linux.
+A figure of the worker is the median of the samples of a window: connections, and child processes for suspects, come
+and go. That of the sessions is their mean: a worker that was just killed has none, and a median would jump by a whole
+one. The up to four connections of a worker for `ctx.transaction()` are not counted: each is made when so many handlers
+are first in one at the same time, which chance decides anew after each restart. Reads /proc, so it needs Linux.
 """
 
 from __future__ import annotations

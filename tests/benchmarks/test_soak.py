@@ -95,14 +95,16 @@ def test_gives_the_same_jobs_for_the_same_seed_and_all_kinds_of_them() -> None:
     assert sum(seconds) / len(seconds) < 0.06  # three workers with 8 slots have room for 200 jobs/s
 
 
-def test_compares_the_medians_of_an_early_and_a_late_window() -> None:
+def test_compares_medians_of_an_early_and_a_late_window_and_of_the_sessions_the_mean() -> None:
     gauge = Gauge("postgresql://nowhere")
-    for at, memory in ((0, 10.0), (10, 40.0), (12, 50.0), (15, 90.0), (20, 200.0), (30, 55.0)):
-        usage = Usage(memory=memory, threads=5, descriptors=7, sessions=3)
+    samples = ((0, 10.0, 0), (10, 40.0, 18), (12, 50.0, 18), (15, 90.0, 12), (20, 200.0, 0), (30, 55.0, 16))
+    for at, memory, sessions in samples:
+        usage = Usage(memory=memory, threads=5, descriptors=7, sessions=sessions)
         gauge._samples.append((at, usage))
     growth = gauge.growth((10, 15), (30, 35))
     assert growth["memory"] == Growth(start=50.0, end=55.0, percent=10.0)
     assert growth["threads"].percent == 0
+    assert growth["sessions"] == Growth(start=16.0, end=16.0, percent=0.0)
 
 
 # The checker

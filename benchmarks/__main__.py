@@ -6,6 +6,7 @@ import click
 
 from benchmarks import compare
 from benchmarks.idle import idle
+from benchmarks.limits import limits
 from benchmarks.soak.command import soak
 
 
@@ -14,7 +15,7 @@ def main() -> None:
     """Measure the queue. Every run is checked; exit code 1 if one was not right."""
 
 
-for command in (*compare.commands(), idle, soak):
+for command in (*compare.commands(), idle, limits, soak):
     main.add_command(command)
 
 

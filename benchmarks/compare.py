@@ -81,12 +81,12 @@ def _run(
     for warning in warnings(server_dsn):
         _notes.print(f"warning: {warning}")
     for name in names:
-        table = _table(f"{name}: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs")
+        table = figures_table(f"{name}: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs")
         for figure in _figures(server_dsn, name, scale, pairs, only):
             if as_json:
                 click.echo(figure.to_json(where))
             else:
-                table.add_row(*_row(figure))
+                table.add_row(*figure_row(figure))
         if not as_json:
             _output.print(table)
 
@@ -109,7 +109,8 @@ def _show(status: Status, label: str, pairs: int, done: int) -> None:
     status.update(f"{label}: pair {done + 1} of {pairs}")
 
 
-def _table(title: str) -> Table:
+def figures_table(title: str) -> Table:
+    """Return an empty table for figures."""
     table = Table(title=title, title_justify="left")
     table.add_column("measure", no_wrap=True)
     for column in ("value", "floor", "unit", "ratio", "quartiles", "pairs"):
@@ -117,7 +118,8 @@ def _table(title: str) -> Table:
     return table
 
 
-def _row(figure: Figure) -> tuple[str, ...]:
+def figure_row(figure: Figure) -> tuple[str, ...]:
+    """Return the cells of a figure's line in it."""
     return (
         figure.measure,
         _number(figure.value),

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from attrs import asdict, frozen
+from rich.table import Table
 
 from benchmarks.benchmark import Measure
 
@@ -60,6 +61,67 @@ class Figure:
             for name, value in asdict(self).items()
         }
         return json.dumps({**rounded, **asdict(machine)})
+
+
+@frozen(kw_only=True)
+class Reading:
+    """One figure and its limit: the median and the 95th percentile of *n* samples, or one number.
+
+    *met*: whether *value*, the 95th percentile where there are samples, is within *limit*.
+    """
+
+    measure: str
+    value: float
+    unit: str
+    limit: float
+    met: bool
+    median: float
+    worst: float
+    n: int
+
+    @classmethod
+    def of(cls, measure: str, unit: str, samples: list[float], limit: float) -> Reading:
+        """Make the reading from *samples*, at least one."""
+        value = sorted(samples)[max(0, -(-len(samples) * 95 // 100) - 1)]
+        return cls(
+            measure=measure,
+            value=value,
+            unit=unit,
+            limit=limit,
+            met=value <= limit,
+            median=statistics.median(samples),
+            worst=max(samples),
+            n=len(samples),
+        )
+
+    def to_json(self, where: Machine) -> str:
+        """Return the reading as one JSON object in one line."""
+        rounded = {
+            name: round(value, 4) if type(value) is float else value for name, value in asdict(self).items()
+        }
+        return json.dumps({**rounded, **asdict(where)})
+
+    def row(self) -> tuple[str, ...]:
+        """Return the cells of its line in `readings_table`."""
+        return (
+            self.measure,
+            f"{self.value:.3f}",
+            f"{self.limit:.3f}",
+            self.unit,
+            "yes" if self.met else "no",
+            f"{self.median:.3f}",
+            f"{self.worst:.3f}",
+            str(self.n),
+        )
+
+
+def readings_table(title: str) -> Table:
+    """Return an empty table for readings."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("measure", no_wrap=True)
+    for column in ("value", "limit", "unit", "met", "median", "worst", "samples"):
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,12 +10,10 @@ from typing import Any
 
 import click
 import psycopg
-from attrs import asdict, frozen
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.benchmark import Incorrect
-from benchmarks.figures import Machine
+from benchmarks.figures import Reading, readings_table
 from benchmarks.site import Site, machine, server, site, takes_server
 from benchmarks.sleepers import QUEUE, TASK, Sleepers, clock_offset, sleepers
 
@@ -52,45 +48,6 @@ _notes = Console(stderr=True)
 _output = Console(width=None if sys.stdout.isatty() else 130)
 
 
-@frozen(kw_only=True)
-class Reading:
-    """One figure and its limit: the median and the 95th percentile of *n* samples, or one number.
-
-    *met*: whether *value*, the 95th percentile where there are samples, is within *limit*.
-    """
-
-    measure: str
-    value: float
-    unit: str
-    limit: float
-    met: bool
-    median: float
-    worst: float
-    n: int
-
-    @classmethod
-    def of(cls, measure: str, unit: str, samples: list[float], limit: float) -> Reading:
-        """Make the reading from *samples*, at least one."""
-        value = sorted(samples)[max(0, -(-len(samples) * 95 // 100) - 1)]
-        return cls(
-            measure=measure,
-            value=value,
-            unit=unit,
-            limit=limit,
-            met=value <= limit,
-            median=statistics.median(samples),
-            worst=max(samples),
-            n=len(samples),
-        )
-
-    def to_json(self, where: Machine) -> str:
-        """Return the reading as one JSON object in one line."""
-        rounded = {
-            name: round(value, 4) if type(value) is float else value for name, value in asdict(self).items()
-        }
-        return json.dumps({**rounded, **asdict(where)})
-
-
 @click.command
 @click.option(
     "--seconds", type=click.FloatRange(1), default=120, show_default=True, help="How long to count."
@@ -106,12 +63,14 @@ def idle(seconds: float, samples: int, as_json: bool, dsn: str | None) -> None:
     try:
         with server(dsn, _SETTINGS) as server_dsn, site(server_dsn) as place:
             where = machine(server_dsn)
-            table = _table(f"idle: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs")
+            table = readings_table(
+                f"idle: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs"
+            )
             for reading in _readings(place, seconds, samples):
                 if as_json:
                     click.echo(reading.to_json(where))
                 else:
-                    table.add_row(*_row(reading))
+                    table.add_row(*reading.row())
             if not as_json:
                 _output.print(table)
     except Incorrect as error:
@@ -212,24 +171,3 @@ def _due_at(conn: psycopg.Connection[Any], job: int) -> float:
     ).fetchone()
     assert row is not None
     return float(row[0]) - clock_offset(conn)
-
-
-def _table(title: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("measure", no_wrap=True)
-    for column in ("value", "limit", "unit", "met", "median", "worst", "samples"):
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
-
-
-def _row(reading: Reading) -> tuple[str, ...]:
-    return (
-        reading.measure,
-        f"{reading.value:.3f}",
-        f"{reading.limit:.3f}",
-        reading.unit,
-        "yes" if reading.met else "no",
-        f"{reading.median:.3f}",
-        f"{reading.worst:.3f}",
-        str(reading.n),
-    )

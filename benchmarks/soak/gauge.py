@@ -90,5 +90,7 @@ class Gauge:
         if not found:  # the server was away all the time: the sample that is nearest
             _, nearest = min(self._samples, key=lambda sample: abs(sample[0] - (low + high) / 2))
             found = [asdict(nearest)]
-        level = {each.name: statistics.median(sample[each.name] for sample in found) for each in fields(Usage)}
+        level = {
+            each.name: statistics.median(sample[each.name] for sample in found) for each in fields(Usage)
+        }
         return {**level, "sessions": statistics.fmean(sample["sessions"] for sample in found)}

@@ -6,6 +6,6 @@ create table taskq.concurrency_limits (
   updated_at  timestamptz not null
 );
 
--- key_limit: the patterns.
+-- key_limits: the patterns.
 create index concurrency_limits_pattern on taskq.concurrency_limits (key)
   where right(key, 1) = '*';

@@ -139,7 +139,7 @@ with old as (
   from generate_series(1, %s) returning id)
 insert into taskq.finished (
   id, queue, task, status, outcome, finished_at, purge_at, priority, scheduled_at, attempt_count, failure_count,
-  expiry_streak, snooze_count, is_unique, watched)
+  expiry_streak, snooze_count, is_unique, is_ordered, watched)
 select id, 'old', 'nap', 'succeeded', 'success', now() - interval '8 d', now() - interval '1 d', 0,
-  now() - interval '9 d', 1, 0, 0, 0, false, false from old
+  now() - interval '9 d', 1, 0, 0, 0, false, false, false from old
 """

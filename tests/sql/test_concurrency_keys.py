@@ -122,15 +122,52 @@ def test_a_claim_that_rolls_back_leaves_its_room(sql: Contract, other: Contract)
 
 
 def test_a_full_key_does_not_hide_the_jobs_behind_it(sql: Contract) -> None:
-    """The claims that find the key full put its jobs on hold until they come to the others."""
-    _keyed(sql, 21, priority=9)
+    """A claim that finds nothing but a full key puts its jobs on hold, as many as stand together."""
+    jobs = _keyed(sql, 21, priority=9)
     behind = sql.new_job()
 
     assert len(_claim(sql, limit=1)) == 1
-    for _ in range(2):
-        assert _claim(sql, limit=10) == []
-        assert sql.poll_hint(queues=["q"])[0]["state"] == "ready"
+    assert _claim(sql, limit=10) == []
+    assert _held(sql) == jobs[1:]
+    assert sql.poll_hint(queues=["q"])[0]["state"] == "ready"
     assert _claim(sql, limit=10) == [behind]
+
+
+def test_a_claim_that_meets_others_too_holds_no_more_than_it_has_seen(sql: Contract) -> None:
+    jobs = _keyed(sql, 5)
+    between = sql.new_job()
+    later = _keyed(sql, 5)
+    assert _claim(sql, limit=1) == jobs[:1]
+
+    assert _claim(sql, limit=6) == [between]
+    assert _held(sql) == [*jobs[1:], *later[:1]]
+
+
+def test_a_jam_is_put_aside_at_most_ten_thousand_rows_at_a_time(sql: Contract) -> None:
+    sql.set_concurrency_limit(key="k", max_running=0)
+    sql.run("""
+        with job as (
+          insert into taskq.jobs (queue, task, payload, priority, concurrency_key, max_attempts, backoff,
+                                  backoff_max, lease, created_at, enqueued_by)
+          select 'q', 't', '{}', 0, 'k', 5, '30 s', '1 h', '60 s', taskq.clock(), user from generate_series(1, 10050)
+          returning id, queue, task, priority, concurrency_key, created_at)
+        insert into taskq.ready (id, queue, task, priority, scheduled_at, concurrency_key)
+        select id, queue, task, priority, created_at - interval '1 day' + id * interval '1 us', concurrency_key from job""")
+    behind = sql.new_job()
+    assert _claim(sql, limit=10) == []
+    assert 10_000 <= len(_held(sql)) <= 10_010
+    assert _claim(sql, limit=10) == []
+
+    assert _claim(sql, limit=10) == [behind]
+
+
+def test_a_jam_whose_rows_are_due_at_one_instant_is_put_aside_too(sql: Contract, clock: Clock) -> None:
+    jobs = _keyed(sql, 30)
+    behind = sql.new_job()
+    assert _claim(sql, limit=1) == jobs[:1]
+    assert _claim(sql, limit=1) == []
+
+    assert (_held(sql), _claim(sql, limit=1)) == (jobs[1:], [behind])
 
 
 def test_one_claim_admits_64_keys(sql: Contract) -> None:

@@ -180,7 +180,7 @@ def test_only_one_expression_helpers_have_no_path_of_their_own(sql: Contract) ->
     assert [row["proname"] for row in without] == [
         "backoff_delay",
         "clock",
-        "key_limit",
+        "key_limits",
         "key_lock",
         "limits_lock",
         "order_lock",

@@ -88,7 +88,7 @@ def test_the_limit_of_the_key_goes_before_and_then_the_longest_pattern(sql: Cont
         sql.set_concurrency_limit(key=key, max_running=limit)
 
     def limit_of(key: str) -> int:
-        return int(sql.value("select taskq.key_limit(%s)", key))
+        return int(sql.value("select max_running from taskq.key_limits(array[%s])", key))
 
     assert [limit_of(key) for key in ("x", "user:7", "user:vip7", "user:vip1")] == [1, 2, 3, 0]
 
@@ -106,4 +106,6 @@ def test_a_raised_pattern_brings_back_what_it_held(sql: Contract) -> None:
 def test_characters_of_like_mean_themselves(sql: Contract) -> None:
     sql.set_concurrency_limit(key="a%_*", max_running=5)
 
-    assert [sql.value("select taskq.key_limit(%s)", key) for key in ("a%_b", "axyz")] == [5, 1]
+    assert [
+        sql.value("select max_running from taskq.key_limits(array[%s])", key) for key in ("a%_b", "axyz")
+    ] == [5, 1]

@@ -17,11 +17,13 @@ create or replace function taskq.admit_keys(p_ids bigint[])
 returns bigint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 declare
   v_keys     text[];
   v_admitted bigint[];
   v_beyond   bigint[];
+  v_full     text[];
 begin
   if pg_try_advisory_xact_lock_shared(taskq.limits_lock()) then
     with wanted as materialized (
@@ -40,8 +42,8 @@ begin
 
   with room as materialized (
     select k.key,
-      taskq.key_limit(k.key) - (select count(*) from taskq.running x where x.concurrency_key = k.key) as free
-    from unnest(v_keys) as k (key)
+      k.max_running - (select count(*) from taskq.running x where x.concurrency_key = k.key) as free
+    from taskq.key_limits(v_keys) as k
   ),
   ranked as (
     select t.id, t.n, r.concurrency_key as key,
@@ -51,13 +53,17 @@ begin
   )
   select
     array_agg(c.id order by c.n) filter (where c.key is null or c.place <= room.free),
-    array_agg(c.id) filter (where c.place > room.free)
-  into v_admitted, v_beyond
+    array_agg(c.id) filter (where c.place > room.free),
+    array_agg(distinct c.key) filter (where c.place > room.free)
+  into v_admitted, v_beyond, v_full
   from ranked c
   left join room on room.key = c.key;
 
   if v_beyond is not null then
     update taskq.ready r set hold = 'key' where r.id = any (v_beyond);
+    if cardinality(v_beyond) = cardinality(p_ids) then
+      perform taskq.hold_jam(p_ids[cardinality(p_ids)], v_full);
+    end if;
   end if;
   return coalesce(v_admitted, '{}');
 end

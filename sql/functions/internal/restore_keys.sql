@@ -16,6 +16,7 @@ create or replace function taskq.restore_keys()
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 declare
   v_keys  text[];
@@ -48,6 +49,14 @@ begin
 
   delete from taskq.signals s where s.kind = 'key' and s.key = any (v_keys);
 
+  select array_agg(k.key) into v_keys
+  from unnest(v_keys) as k (key)
+  where (select true from taskq.ready r where r.hold = 'key' and r.concurrency_key = k.key limit 1)
+    or (select true from taskq.ready r where r.hold = 'order' and r.concurrency_key = k.key limit 1);
+  if v_keys is null then
+    return;
+  end if;
+
   foreach v_key in array v_keys loop
     select r.id into v_next
     from taskq.ready r
@@ -67,8 +76,9 @@ begin
       end if;
     end if;
 
-    select taskq.key_limit(v_key) - (select count(*) from taskq.running x where x.concurrency_key = v_key)
-    into v_free;
+    select k.max_running - (select count(*) from taskq.running x where x.concurrency_key = k.key)
+    into v_free
+    from taskq.key_limits(array[v_key]) as k;
     continue when v_free <= 0;
 
     v_queue := '';

@@ -1,5 +1,7 @@
 """Run the scenarios by hand, again and again: `python -m tests.faults --repeat 10 [--only B13] [--scale 1.0]`.
 
+With `--processes 4` the runs are shared among so many processes, each with a server of its own.
+
 Prints a line for each scenario and run, and a last line with the totals. The exit code is 1 if one has failed.
 """
 
@@ -9,14 +11,20 @@ import argparse
 import inspect
 import os
 import re
+import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 _NUMBERS = re.compile(r"# (B\d+(?:, B\d+)*)")
+_TOTALS = re.compile(
+    r"(?P<scenarios>\d+) scenarios, .*: (?P<passed>\d+) passed, (?P<failed>\d+) failed, (?P<skipped>\d+) skipped, "
+    r"(?P<left>\d+) not run"
+)
 _SCALE = "FAULTS_SCALE"  # as in conftest.py, which is not importable before pytest runs
 
 
@@ -96,6 +104,48 @@ class Runs:
         print(f"{line}  {why}" if why else line, flush=True)
 
 
+def run_together(given: argparse.Namespace) -> tuple[Counter[str], int]:
+    """Share the runs among processes; return the totals, and how many scenarios there are."""
+    shares = [
+        given.repeat // given.processes + (n < given.repeat % given.processes) for n in range(given.processes)
+    ]
+    same = [f"--only={given.only}", f"--scale={given.scale}", f"--minutes={given.minutes}"]
+    began = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.faults", f"--repeat={share}", *same],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for share in shares
+        if share
+    ]
+    with ThreadPoolExecutor(len(began)) as pool:
+        last = list(pool.map(pass_on, began))
+    found = [_TOTALS.match(line) for line in last]
+    if None in found:
+        raise SystemExit("a process ended before it had told its totals")
+    totals: Counter[str] = Counter()
+    for each in found:
+        assert each is not None
+        totals.update(
+            {name: int(each[name]) for name in ("passed", "failed", "skipped")}
+            | {"not run": int(each["left"])}
+        )
+    return totals, max(int(each["scenarios"]) for each in found if each is not None)
+
+
+def pass_on(process: subprocess.Popen[str]) -> str:
+    """Print what *process* says but for its last line, and return that."""
+    assert process.stdout is not None
+    last = ""
+    for line in process.stdout:
+        if last:
+            print(last, end="", flush=True)
+        last = line
+    process.wait()
+    return last
+
+
 def main() -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
@@ -104,10 +154,13 @@ def main() -> int:
     parser.add_argument(
         "--scale", type=float, default=0.0, help="0 = as short as possible, 1 = as they are written"
     )
+    parser.add_argument("--processes", type=int, default=1, help="how many runs go on at a time")
     parser.add_argument("--minutes", type=float, default=120.0, help="begin nothing after so many")
     given = parser.parse_args()
     os.environ[_SCALE] = str(given.scale)
     began = time.monotonic()
+    if given.processes > 1:
+        return report(*run_together(given), given, began)
     runs = Runs(given.repeat, frozenset(given.only.split(",")) - {""}, began + 60 * given.minutes)
     here = Path(__file__).parent
     plugins = [
@@ -117,13 +170,15 @@ def main() -> int:
     pytest.main([*options, str(here)], plugins=[runs])
     if runs.totals["failed"]:
         print(runs.details(), file=sys.stderr)
-    counts = ", ".join(f"{runs.totals[each]} {each}" for each in ("passed", "failed", "skipped", "not run"))
-    print(
-        f"{len(runs.scenarios)} scenarios, {given.repeat} runs at scale {given.scale:g}: {counts};"
-        f" {time.monotonic() - began:.0f} s"
-    )
-    passed = runs.totals["passed"] and not runs.totals["failed"] and not runs.totals["not run"]
-    return 0 if passed else 1
+    return report(runs.totals, len(runs.scenarios), given, began)
+
+
+def report(totals: Counter[str], scenarios: int, given: argparse.Namespace, began: float) -> int:
+    """Print the last line and return the exit code."""
+    counts = ", ".join(f"{totals[each]} {each}" for each in ("passed", "failed", "skipped", "not run"))
+    seconds = time.monotonic() - began
+    print(f"{scenarios} scenarios, {given.repeat} runs at scale {given.scale:g}: {counts}; {seconds:.0f} s")
+    return 0 if totals["passed"] and not totals["failed"] and not totals["not run"] else 1
 
 
 if __name__ == "__main__":

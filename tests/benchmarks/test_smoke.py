@@ -42,6 +42,14 @@ def test_runs_and_finds_every_job_where_it_should_be(name: str, dsn: str) -> Non
     assert all(figure["value"] > 0 and figure["floor"] > 0 for figure in figures)
 
 
+def test_the_one_of_limits_completes_every_job_and_puts_the_jam_aside(dsn: str) -> None:
+    *figures, met = figures_of("limits", "--pairs", "1", "--jobs", "300", "--jam", "500", "--dsn", dsn)
+    assert [figure["measure"] for figure in figures] == ["limits, 1,000 keys", "limits, behind a full key"]
+    assert all(set(figure) == KEYS for figure in figures)
+    assert set(met) == LIMITED
+    assert met["value"] > 0
+
+
 def test_the_idle_one_counts_statements_and_starts_every_job() -> None:
     """One sample of each kind, on a server of its own, since it must have pg_stat_statements."""
     figures = figures_of("idle", "--seconds", "6", "--samples", "1")

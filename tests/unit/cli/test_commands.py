@@ -331,7 +331,12 @@ class TestOperate:
             "from generate_series(1, 7)))"
         )
         assert taskq.check("housekeep", "--limit", "3") == "0 taken back, 7 expired, 0 pruned, 0 raised\n"
-        assert taskq.run("housekeep", "--json").json == {"taken_back": 0, "expired": 0, "pruned": 0, "raised": 0}
+        assert taskq.run("housekeep", "--json").json == {
+            "taken_back": 0,
+            "expired": 0,
+            "pruned": 0,
+            "raised": 0,
+        }
 
 
 class TestMistakes:

@@ -30,8 +30,8 @@ class Place:
     """`due_at` is the monotonic instant of the next start: `math.inf` while there is a process, or none is due.
 
     `left` is for ever: nothing starts here any more, and `code` is what counts at the end. Before, it is the exit code
-    of the last process that has died. `failed_starts` counts the processes in a row that have ended before they served; those that
-    the database did not answer are not among them.
+    of the last process that has died. `failed_starts` counts the processes in a row that have ended before they
+    served; those that the database did not answer are not among them.
     """
 
     def __init__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -12,7 +13,7 @@ from taskq_sync.worker.child_process import ChildFailed, ChildProcess
 
 
 def open_descriptors() -> int:
-    return len(os.listdir("/dev/fd"))
+    return len(list(Path("/dev/fd").iterdir()))
 
 
 @pytest.mark.parametrize(("module", "name"), [(socket, "socketpair"), (os, "pipe")])
@@ -22,7 +23,7 @@ def test_a_child_for_which_there_are_no_descriptors_could_not_be_started(
     """Whoever wants one can go on without it, or try again; and nothing is left open."""
     before = open_descriptors()
     monkeypatch.setattr(module, name, _refuse)
-    with pytest.raises(ChildFailed, match="could not be started: .*Too many open files"):
+    with pytest.raises(ChildFailed, match=r"could not be started: .*Too many open files"):
         ChildProcess("taskq_sync.worker.beat_child", [], unwanted=lambda: False)
     assert open_descriptors() == before
 

@@ -113,7 +113,10 @@ def set_up(level: str, log_format: str) -> None:
 
 
 def _plain(value: object) -> object:
-    with contextlib.suppress(TypeError, ValueError, RecursionError):
-        json.dumps(value, allow_nan=False)
-        return value
-    return str(value)
+    """Return *value* if JSON has it, else its text. Another thread may be changing it, and its class may be broken."""
+    with contextlib.suppress(Exception):
+        return json.loads(json.dumps(value, allow_nan=False))
+    try:
+        return str(value)
+    except Exception:  # the border to user code
+        return f"<{type(value).__name__} without a text>"

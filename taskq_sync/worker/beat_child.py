@@ -24,10 +24,10 @@ from taskq_sync.errors import TaskQError
 from taskq_sync.model import Beat
 from taskq_sync.worker.beat_call import BeatCall
 from taskq_sync.worker.beat_messages import Answer, Kept, answer_to_plain, kept_of
-from taskq_sync.worker.channel import Channel, ChannelClosed
+from taskq_sync.worker.channel import Channel, ChannelClosed, Message
 from taskq_sync.worker.child_start import begin
 from taskq_sync.worker.link import Link
-from taskq_sync.worker.threads import Event, Lock, Service, service_name
+from taskq_sync.worker.threads import Event, Lock, Service, SimpleQueue, service_name
 
 #: The part of the worker that this is, in the name of its connection.
 PART = "heartbeat-child"
@@ -60,9 +60,10 @@ def main(channel_descriptor: int, lifeline: int, worker_id: str, parent: int) ->
 
 
 class BeatChild:
-    """The main thread beats; one more reads the channel.
+    """The main thread beats; one more reads the channel, and one writes to it.
 
-    `_lock` guards the table `_kept`. What else the reader writes is a flag, or an instant.
+    `_lock` guards the table `_kept`. What else the reader writes is a flag, or an instant. The writer may have to wait
+    for a worker that does not read; the beats go on.
     """
 
     def __init__(self, channel: Channel, call: BeatCall, *, parent: int, stall_limit: float) -> None:
@@ -81,15 +82,18 @@ class BeatChild:
         self._not_before = 0.0
         self._stalled = False
         self._untold: dict[int, Answer] = {}
+        self._outbox: SimpleQueue[Message | None] = SimpleQueue()
 
     def serve(self) -> None:
-        """Beat until the channel is closed. Raises `ChannelClosed` when that is found out while sending."""
-        Service("taskq-beat-reader", self._read, lambda name, fault: None, daemon=True).start()
+        """Beat until the worker says that it is over, or the channel is closed."""
+        for name, body in (("reader", self._read), ("writer", self._write)):
+            Service(f"taskq-beat-{name}", body, lambda name, fault: None, daemon=True).start()
         try:
             self._connect_early()
             while not self._ending:
                 self._turn()
         finally:
+            self._outbox.put(None)
             self._call.close()
 
     # The main thread
@@ -127,7 +131,7 @@ class BeatChild:
     def _look_for_sign(self, now: float) -> None:
         stalled = now >= self._sign_at + self._stall_limit
         if stalled and not self._stalled:
-            self._channel.send({"stalled": True})
+            self._outbox.put({"stalled": True})
         self._stalled = stalled
 
     def _connect_early(self) -> None:
@@ -170,14 +174,24 @@ class BeatChild:
     def _tell(self, *, asked: bool) -> None:
         self._heard = False
         untold, self._untold = self._untold, {}
-        self._channel.send({"answers": [answer_to_plain(each) for each in untold.values()], "asked": asked})
+        self._outbox.put({"answers": [answer_to_plain(each) for each in untold.values()], "asked": asked})
 
     def _failed(self, error: TaskQError) -> None:
         self._not_before = monotonic() + self._call.failed(error)
         self._failing = True
         if self._heard:
             self._heard = False
-            self._channel.send({"failed": str(error)})
+            self._outbox.put({"failed": str(error)})
+
+    # The writer
+
+    def _write(self) -> None:
+        try:
+            while (message := self._outbox.get()) is not None:
+                self._channel.send(message)
+        except ChannelClosed:
+            self._ending = True
+            self._wanted.set()
 
     # The reader
 

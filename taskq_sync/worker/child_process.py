@@ -60,24 +60,12 @@ class ChildProcess:
         """
         self.jobs = 0
         self._gone = False
-        ours, theirs = socket.socketpair()
-        read_end, self._lifeline = os.pipe()
-        self.channel = Channel(ours, timeout=SEND_TIMEOUT)
-        words = json.dumps([sys.path, program, theirs.fileno(), read_end, *given])
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, *interpreter_options(), "-c", _BOOT, words],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), read_end),
-                start_new_session=True,
-            )
-        except OSError as error:
-            self.channel.close()
-            os.close(self._lifeline)
-            raise ChildFailed(f"a child process could not be started: {error}") from error
-        finally:
-            theirs.close()
-            os.close(read_end)
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            try:
+                self._spawn(program, given, ours, theirs)
+            except OSError as error:  # the system has no room for a process, or no descriptors
+                raise ChildFailed(f"a child process could not be started: {error}") from error
+            ours.pop_all()
         self._await_ready(unwanted)
 
     @property
@@ -120,6 +108,29 @@ class ChildProcess:
         self._process.wait()
         self.channel.close()
         os.close(self._lifeline)
+
+    def _spawn(
+        self,
+        program: str,
+        given: Sequence[object],
+        ours: contextlib.ExitStack,
+        theirs: contextlib.ExitStack,
+    ) -> None:
+        """Start the process. What is opened goes into the two stacks, one for the ends of each side. Raises OSError."""
+        our_end, their_end = socket.socketpair()
+        ours.callback(our_end.close)
+        theirs.callback(their_end.close)
+        read_end, self._lifeline = os.pipe()
+        ours.callback(os.close, self._lifeline)
+        theirs.callback(os.close, read_end)
+        self.channel = Channel(our_end, timeout=SEND_TIMEOUT)
+        words = json.dumps([sys.path, program, their_end.fileno(), read_end, *given])
+        self._process = subprocess.Popen(
+            [sys.executable, *interpreter_options(), "-c", _BOOT, words],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(their_end.fileno(), read_end),
+            start_new_session=True,
+        )
 
     def _await_ready(self, unwanted: Callable[[], bool]) -> None:
         deadline = Deadline.after(START_TIMEOUT)

@@ -21,6 +21,9 @@ from taskq_sync.worker.membership import Membership
 #: The lease of a job that was enqueued without one, in seconds; what a configured beat is compared with.
 DEFAULT_LEASE = 60.0
 
+#: The longest of all durations, in seconds: ten years. There are some that a system cannot wait for.
+MAX_SECONDS = 10 * 365 * 86400.0
+
 MAX_SLOTS = 1000
 MAX_QUEUES = 100
 MAX_WEIGHT = 1000
@@ -69,8 +72,13 @@ def _whole(low: int, high: int = 2**31 - 1) -> Callable[[object, attrs.Attribute
 
 def _lasting(low: float) -> Callable[[object, attrs.Attribute[Any], float | None], None]:
     def check(instance: object, attribute: attrs.Attribute[Any], value: float | None) -> None:
-        if value is not None and as_duration(value, attribute.name).total_seconds() < low:
+        if value is None:
+            return
+        seconds = as_duration(value, attribute.name).total_seconds()
+        if seconds < low:
             raise ConfigError(f"{attribute.name} must be at least {low:g} s, it is {value:g} s")
+        if seconds > MAX_SECONDS:
+            raise ConfigError(f"{attribute.name} must be at most {MAX_SECONDS:g} s, it is {value:g} s")
 
     return check
 

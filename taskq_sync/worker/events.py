@@ -345,5 +345,5 @@ class Events:
         for observer in self._observers.get(type(event), ()):
             try:
                 observer(event)
-            except Exception:  # the border to user code: an observer must not end a part
+            except BaseException:  # the border to user code: an observer must not end a part, nor a slot
                 logger.exception("an observer of %s failed", type(event).__name__)

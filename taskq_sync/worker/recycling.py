@@ -6,7 +6,7 @@ For programs that grow. Nothing is dropped: the handlers that run have their tim
 from __future__ import annotations
 
 from taskq_sync.worker.config import WorkerConfig
-from taskq_sync.worker.events import Events, JobEnded, WorkerSpent
+from taskq_sync.worker.events import Events, JobEnded, JobStarted, WorkerSpent
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.memory import resident_memory
 from taskq_sync.worker.threads import Lock
@@ -15,10 +15,10 @@ _MIB = 1024 * 1024
 
 
 class Recycling:
-    """`_lock` guards the count and `_spent`; the slots count, and the housekeeper looks."""
+    """`_lock` guards the count and `_spent`; the slots count, and the housekeeper looks. `_begun` is set by a slot."""
 
     def __init__(self, config: WorkerConfig, lifecycle: Lifecycle, events: Events) -> None:
-        """Observe *events*, if there is a limit of jobs."""
+        """Observe *events*, if there is a limit."""
         self._max_jobs = config.max_jobs_per_child
         self._max_memory = config.max_memory_per_child
         self._lifecycle = lifecycle
@@ -26,16 +26,25 @@ class Recycling:
         self._lock = Lock()
         self._jobs = 0
         self._spent = False
+        self._begun = False
         if self._max_jobs is not None:
             events.subscribe(JobEnded, self._count)
+        if self._max_memory is not None:
+            events.subscribe(JobStarted, self._begin)
 
     def look(self) -> None:
-        """Measure the memory, if there is a limit of it."""
-        if self._max_memory is None or self._spent:
+        """Measure the memory, if there is a limit of it.
+
+        A process runs one job in any case: it may be too large as soon as it serves, and so would be the next one.
+        """
+        if self._max_memory is None or self._spent or not self._begun:
             return
         taken = resident_memory()
         if taken > self._max_memory:
             self._end(f"it takes {taken // _MIB} MiB of memory, the limit is {self._max_memory // _MIB} MiB")
+
+    def _begin(self, event: JobStarted) -> None:
+        self._begun = True
 
     def _count(self, event: JobEnded) -> None:
         with self._lock:

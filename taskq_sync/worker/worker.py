@@ -11,11 +11,12 @@ What a part does is written in its own module, how they end in `shutdown`, the s
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from taskq_sync.client import TaskQ
@@ -37,7 +38,7 @@ from taskq_sync.worker.events import (
 from taskq_sync.worker.hooks import start_worker, stop_worker
 from taskq_sync.worker.lifecycle import Lifecycle, StopRequest
 from taskq_sync.worker.parts import make_parts
-from taskq_sync.worker.shutdown import EXIT_DRAINED, EXIT_FAILED, Shutdown
+from taskq_sync.worker.shutdown import EXIT_DRAINED, EXIT_FAILED, EXIT_STUCK, Shutdown
 from taskq_sync.worker.signals import Signals
 from taskq_sync.worker.summary import Summary
 from taskq_sync.worker.threads import in_main_thread
@@ -81,6 +82,9 @@ class Worker:
         self._database = tq.database
         self._hooks = tq.registry.hooks
         self._was_run = False
+        self._owns_process = False
+        self._in_hook = False  # of the process: nobody hears requests to stop
+        self._insisted = 0
         self._lifecycle = Lifecycle(self.events)
         self._parts = make_parts(tq, self.config, self._lifecycle, self.events, self._ended)
 
@@ -94,8 +98,9 @@ class Worker:
 
         0: drained. 1: a part of the worker died, verdicts could not be delivered, or a hook of
         `on_worker_start` failed. 3: there are handlers that would not end, and their jobs are released; or
-        there were too many of them to go on. 4, with `fail_on_error`: drained, but jobs have failed and did
-        not recover in this run. 69: the database was unavailable at the start.
+        there were too many of them to go on; or a hook of the process did not end and a second request
+        came. 4, with `fail_on_error`: drained, but jobs have failed and did not recover in this run. 69:
+        the database was unavailable at the start.
 
         In the main thread SIGTERM and SIGINT stop the worker softly, and a second one does not wait; and
         handlers that would not end are left behind there by ending the process, with the exit code. In any
@@ -105,21 +110,27 @@ class Worker:
         if self._was_run:
             raise WrongState(f"worker {self.worker_id} was run before; make another one")
         self._was_run = True
-        with Signals(partial(self._lifecycle.request_stop, insistent=True)):
+        self._owns_process = in_main_thread()
+        with Signals(self.stop):
             code = self._run()
         if code == EXIT_DRAINED and self.config.fail_on_error and self.summary.failing:
             code = EXIT_JOBS_FAILED
         self.events.emit(WorkerEnded(worker_id=self.worker_id, exit_code=code))
-        if in_main_thread() and not self._parts.ended:
+        if self._owns_process and not self._parts.ended:
             _leave(code)
         return code
 
     def stop(self, reason: str = "stop() was called", *, insistent: bool = True) -> None:
         """Ask the worker to stop softly; asked again, it no longer waits for its handlers. Does not block.
 
-        The log says *reason*. Without *insistent* a repetition changes nothing.
+        The log says *reason*. Without *insistent* a repetition changes nothing. Where `run` has the main thread, a
+        repetition during a hook of the process ends the process, with exit code 3.
         """
         self._lifecycle.request_stop(reason, insistent=insistent)
+        self._insisted += insistent
+        if self._in_hook and insistent and self._insisted > 1 and self._owns_process:
+            self.events.emit(WorkerEnded(worker_id=self.worker_id, exit_code=EXIT_STUCK))
+            _leave(EXIT_STUCK)
 
     def _check_isolation(self, tq: TaskQ) -> None:
         isolated = [spec.name for spec in tq.registry if spec.isolation == "process"]
@@ -155,14 +166,24 @@ class Worker:
     def _run_all(self) -> int:
         process = WorkerProcess(worker_id=self.worker_id, is_child=False, events=self.events)
         try:
-            start_worker(self._hooks, process)
+            with self._hook():
+                start_worker(self._hooks, process)
             return self._serve()
         except HookError as error:
             self.events.emit(StartRefused(error=error))
             self._lifecycle.stopped("a hook refused the start")
             return EXIT_FAILED
         finally:
-            stop_worker(self._hooks, process, self.events)
+            with self._hook():
+                stop_worker(self._hooks, process, self.events)
+
+    @contextmanager
+    def _hook(self) -> Iterator[None]:
+        self._in_hook = True
+        try:
+            yield
+        finally:
+            self._in_hook = False
 
     def _serve(self) -> int:
         try:
@@ -214,8 +235,10 @@ class Worker:
 
 def _leave(code: int) -> NoReturn:
     """End the process with threads in it that will not end; what is buffered is written first."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    os._exit(code)
+    try:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # closed, full, or in the middle of being written to
+                stream.flush()
+    finally:
+        os._exit(code)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -32,6 +33,13 @@ kept = []
 @tq.task(queue="q", name="noop")
 def noop(number: int = 0) -> int:
     return os.getpid()
+
+@tq.task(queue="q", name="ask")
+def ask(ctx: JobContext, file: str) -> str:
+    ctx.checkpoint("begun", flush=True)
+    while not (Path(file).exists() or ctx.should_stop):
+        time.sleep(0.005)
+    return "hurried" if ctx.should_stop else "had its time"
 
 @tq.task(queue="q", name="until")
 def until(ctx: JobContext, file: str, grow: int = 0) -> int:
@@ -98,11 +106,9 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, logged
 
 
-def begin(sql: Contract, number: int, **payload: object) -> list[int]:
+def begin(sql: Contract, number: int, *, task: str = "until", **payload: object) -> list[int]:
     """Enqueue jobs that wait for the file `go`, and wait until they run."""
-    jobs = [
-        sql.new_job(task="until", payload={"file": "go", **payload}, backoff="0 s") for _ in range(number)
-    ]
+    jobs = [sql.new_job(task=task, payload={"file": "go", **payload}, backoff="0 s") for _ in range(number)]
     eventually(lambda: all(sql.job(job)["progress"] == "begun" for job in jobs), "the handlers run")
     return jobs
 
@@ -140,6 +146,26 @@ def test_a_signal_lets_the_jobs_of_all_processes_end(
     assert code == 0, logged
     assert outcomes(sql, jobs) == {("succeeded", 1)}
     assert len({sql.job(job)["result"] for job in jobs}) == 2, "both processes have run some"
+
+
+def test_a_signal_to_the_processes_and_to_the_supervisor_is_one_signal(
+    supervise: Start, sql: Contract, tmp_path: Path
+) -> None:
+    """As systemd sends it, unless told otherwise: to all processes of a service."""
+    with supervise() as process:
+        jobs = begin(sql, 2, task="ask")
+        for each in workers(sql):
+            os.kill(each["pid"], signal.SIGTERM)
+        eventually(lambda: not serving(sql), "the processes have heard it")
+        process.terminate()
+        assert process.stderr is not None
+        while "are told to stop" not in process.stderr.readline():
+            pass
+        time.sleep(1.0)  # nothing is to come of it
+        (tmp_path / "go").touch()
+        code, logged = end(process)
+    assert code == 0, logged
+    assert [sql.job(job)["result"] for job in jobs] == ["had its time"] * 2
 
 
 def test_a_second_signal_waits_for_no_process(supervise: Start, sql: Contract) -> None:

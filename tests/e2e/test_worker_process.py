@@ -257,3 +257,35 @@ def test_a_schema_that_is_gone_for_a_moment_is_an_outage(worker, sql: Contract) 
         process.terminate()
         assert process.wait(PATIENCE) == 0
         reader.join()
+
+
+HANGING = """
+import time
+from pathlib import Path
+from taskq_sync import TaskQ
+
+tq = TaskQ()
+
+@tq.on_worker_{when}
+def hang(worker: object) -> None:
+    Path("hangs").touch()
+    while True:
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("when", ["start", "stop"])
+def test_a_second_signal_ends_a_hook_of_the_process_that_does_not_end(
+    taskq: CommandLine, tmp_path: Path, when: str
+) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING.format(when=when))
+    words = ("--app", "hanging:tq", "--queues", "q", "--log-level", "info")
+    with taskq.start("worker", *words, "--burst") as process:
+        eventually((tmp_path / "hangs").exists, "the hook hangs")
+        process.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.0)
+        process.terminate()
+        code, logged = end(process)
+    assert code == 3, logged
+    assert "ends with exit code 3" in logged

@@ -298,7 +298,9 @@ class Lab:
         for process in self.processes:  # the workers run with all warnings as errors
             findings += (f"{process} says: {line}" for line in process.lines("Warning: |Exception ignored"))
         findings += checker.complaints(
-            self.server.complaints(self._log_from), frozenset({"00000", *self.asked_for})
+            # 08006: a client was gone when the server answered; to be killed is what workers are here for
+            self.server.complaints(self._log_from),
+            frozenset({"00000", "08006", *self.asked_for}),
         )
         if self._has_schema:
             findings += self._check_jobs(conn)
@@ -312,13 +314,6 @@ class Lab:
             findings += checker.starts(conn, self.ledger.starts(), self.may_be_unstarted)
         findings += checker.owners(conn)
         findings += checker.keys(conn)
-        findings += self._left_sessions(conn)
-        findings += self._left_children()
-        findings += checker.complaints(
-            # 08006: a client was gone when the server answered; to be killed is what workers are here for
-            self.server.complaints(self._log_from),
-            frozenset({"00000", "08006", *self.asked_for}),
-        )
         return findings
 
     def _check_workers(self) -> Iterator[str]:

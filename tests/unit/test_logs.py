@@ -115,3 +115,18 @@ def test_an_exception_is_one_text() -> None:
 )
 def test_what_a_program_adds_is_kept_in_some_form(value: object, shown: object) -> None:
     assert line(record(user=value))["extra"] == {"user": shown}
+
+
+class Awkward:
+    """A value of the program that breaks whoever looks at it."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("not now")
+
+    __repr__ = __str__
+
+
+def test_an_extra_that_has_no_text_does_not_cost_the_line() -> None:
+    shown = line(record(shape=Awkward(), number=3))
+    assert shown["message"] == "hello"
+    assert shown["extra"] == {"shape": "<Awkward without a text>", "number": 3}

@@ -91,3 +91,17 @@ def test_memory_is_measured_while_the_database_is_away(
         gate.open.set()
         worker.wait_for(WorkerSpent)
     assert worker.join() == 0
+
+
+def test_a_worker_that_is_too_large_from_the_start_runs_a_job_all_the_same(
+    tq: TaskQ, work: Work, sql: Contract
+) -> None:
+    """Otherwise each fresh process would end at once, and no job would ever be run."""
+
+    @tq.task(queue="q")
+    def handler() -> None: ...
+
+    worker = work(max_memory_per_child=1, take_back_every=0.05)
+    job = handler.using(delay=0.5).enqueue().job_id
+    assert worker.join() == 0
+    assert sql.job(job)["status"] == "succeeded"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import attrs
 import pytest
@@ -66,6 +67,8 @@ def test_a_beat_that_is_too_slow_is_refused_with_both_numbers() -> None:
         {"lease": "1 minute"},
         {"poll_interval": 0},
         {"poll_interval": -1},
+        {"poll_interval": 1e11},
+        {"stop_grace": timedelta.max},
         {"soft_stop_timeout": -1},
         {"max_jobs": 0},
         {"worker_id": ""},

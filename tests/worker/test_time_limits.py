@@ -241,7 +241,8 @@ def test_too_many_stuck_threads_end_the_worker(tq: TaskQ, work: Work, gate: Gate
     worker = work(slots=3, stop_grace=0.1, max_stuck=1)
     assert healthy.wait(PATIENCE)
     worker.wait_for(HandlerStuck, lambda event: event.stuck == 2)
-    eventually(lambda: worker.worker._lifecycle.stopping, "it begins to stop")
+    # Not only that it begins to stop: a claim may be under way, whose jobs are given back.
+    eventually(lambda: worker.worker._parts.claimer.ended, "it takes no more jobs")
     late = stuck.enqueue().job_id
     done.set()
     assert worker.join() == 3

@@ -30,8 +30,8 @@ class Place:
     """`due_at` is the monotonic instant of the next start: `math.inf` while there is a process, or none is due.
 
     `left` is for ever: nothing starts here any more, and `code` is what counts at the end. Before, it is the exit code
-    of the last process. `failed_starts` counts the processes in a row that have ended before they served; those that
-    the database did not answer are not among them.
+    of the last process that has died. `failed_starts` counts the processes in a row that have ended before they
+    served; those that the database did not answer are not among them.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Place:
         self._backoff = Backoff(base=FIRST_PAUSE, cap=LONGEST_PAUSE)
         self._stopping = False
         self._spent_told = False
+        self._jobs_have_failed = False  # in a process that was replaced when it was spent
 
     def look(self) -> None:
         """Start a process that is due, listen to the one that runs, and decide what comes after one that has ended."""
@@ -83,7 +84,7 @@ class Place:
             self.process.stop()
         elif not self.left:
             self.left = True
-            self.code = 0  # nothing is here that could fail to stop
+            self.code = self._with_failures(EXIT_DRAINED)  # nothing is here that could fail to stop
 
     def _fill(self) -> None:
         self.due_at = math.inf
@@ -106,6 +107,7 @@ class Place:
             self._leave(what, 0 if served_since is None and code < 0 else code)
         elif process.spent is not None and code >= 0 and code != EXIT_FAILED:
             self.failed_starts = 0
+            self._jobs_have_failed = self._jobs_have_failed or code == EXIT_JOBS_FAILED
             self._backoff.reset()
             self.due_at = monotonic()
             logger.info("process %d %s and is replaced", self.index, what)
@@ -131,7 +133,11 @@ class Place:
 
     def _leave(self, what: str, code: int) -> None:
         self.left = True
-        self.code = code
+        self.code = self._with_failures(code)
         level = logging.INFO if code == 0 else logging.ERROR
         then = "" if self._stopping else " and is not replaced"
         logger.log(level, "process %d %s%s", self.index, what, then)
+
+    def _with_failures(self, code: int) -> int:
+        """Return what *code* comes to when jobs have failed in the processes before."""
+        return EXIT_JOBS_FAILED if code == EXIT_DRAINED and self._jobs_have_failed else code

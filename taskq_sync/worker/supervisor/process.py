@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from taskq_sync.clock import monotonic
-from taskq_sync.worker.channel import Channel, ChannelClosed
+from taskq_sync.worker.channel import Channel, ChannelClosed, Message
 from taskq_sync.worker.child_process import interpreter_options
 from taskq_sync.worker.membership import Membership
 
@@ -84,8 +84,23 @@ class SupervisedProcess:
             self.close()
 
     def stop(self) -> None:
-        """Ask it to stop softly; asked again, it no longer waits for its handlers."""
-        self._popen.send_signal(signal.SIGTERM)
+        """Ask it to stop softly; asked again, it no longer waits for its handlers.
+
+        By the channel, so that a signal from elsewhere does not make this the second time: systemd sends one to all
+        processes of a service. Before it serves nobody may be there to hear, and a signal ends it.
+        """
+        told = self._tell({"stop": True})
+        if self.serves_since is None or not told:
+            self._popen.send_signal(signal.SIGTERM)
+
+    def _tell(self, message: Message) -> bool:
+        if self._channel is None:
+            return False
+        try:
+            self._channel.send(message)
+        except ChannelClosed:
+            return False
+        return True
 
     def kill(self) -> None:
         """End it now."""

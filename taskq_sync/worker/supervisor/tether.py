@@ -17,7 +17,8 @@ from taskq_sync.worker.worker import Worker
 
 
 class Tether:
-    """The worker's end. One thread waits for the supervisor's death; messages go out from whichever thread has one."""
+    """The worker's end. One thread hears the supervisor, and its death; messages go out from whichever thread has
+    one."""
 
     def __init__(self, membership: Membership) -> None:
         """Take the socket. Raises OSError if there is none."""
@@ -40,19 +41,27 @@ class Tether:
         worker.events.subscribe(WorkerStarted, lambda event: self._tell({"serves": True}))
         worker.events.subscribe(WorkerSpent, lambda event: self._tell({"spent": event.reason}))
         worker.events.subscribe(WorkerEnded, lambda event: self._tell({"ended": event.exit_code}))
-        Service(
-            "taskq-tether", lambda: self._await_death(worker), lambda name, fault: None, daemon=True
-        ).start()
+        Service("taskq-tether", lambda: self._hear(worker), lambda name, fault: None, daemon=True).start()
         # Around the signals of the worker itself, so that none of the supervisor's comes too early or too late.
         with Signals(worker.stop):
             return worker.run()
 
-    def _await_death(self, worker: Worker) -> None:
+    def _hear(self, worker: Worker) -> None:
+        asked = 0
         with contextlib.suppress(ChannelClosed):
             while True:
-                self._channel.receive()
+                message = self._channel.receive()
+                if message is not None and "stop" in message:
+                    asked += 1
+                    self._stop(worker, again=asked > 1)
         # Not insistent: if it has asked for a stop before, that is still the soft one.
         worker.stop("the supervisor is gone", insistent=False)
+
+    def _stop(self, worker: Worker, *, again: bool) -> None:
+        """Requests and signals are counted apart: it takes two of one kind not to wait."""
+        worker.stop("the supervisor asked for it", insistent=again)
+        if again:
+            worker.stop("the supervisor asked for it again")
 
     def _tell(self, message: Message) -> None:
         with contextlib.suppress(ChannelClosed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -164,3 +165,10 @@ def test_what_became_of_a_checkpoint_is_not_lost_behind_a_later_answer() -> None
     assert later.over(None) == later
     newer = Answer(Beat(1, 1, "ok", False, None, False), 6.0, "newer")
     assert newer.over(stored) == newer
+
+
+def test_it_beats_on_while_nobody_reads_what_it_has_to_say(bench: Bench) -> None:
+    """A handler may keep the interpreter to itself just when the answers for many attempts are under way."""
+    bench.hold(*range(1, 2001))
+    bench.channel.send({"ask": {str(fence): json.dumps("x" * 2000) for fence in range(1, 2001)}})
+    bench.wait_for_beats(5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from kit.claimed import claimed_job
@@ -32,6 +34,15 @@ def test_an_observer_of_all_gets_all() -> None:
     for event in sent:
         events.emit(event)
     assert seen == sent
+
+
+def test_one_that_would_end_the_process_does_not_end_a_part(caplog: pytest.LogCaptureFixture) -> None:
+    events, seen = Events(), []
+    events.subscribe(JobStarted, lambda event: sys.exit(7))
+    events.subscribe(JobStarted, seen.append)
+    events.emit(JobStarted(job=claimed_job()))
+    assert len(seen) == 1
+    assert "an observer of JobStarted failed" in caplog.text
 
 
 def test_one_that_fails_is_reported_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ from attrs import define
 from taskq_sync.worker.supervisor import place as places
 from taskq_sync.worker.supervisor.place import LONGEST_PAUSE, STEADY_AFTER, Place
 from taskq_sync.worker.supervisor.supervisor import worst
+from taskq_sync.worker.worker import EXIT_JOBS_FAILED
 
 
 @define
@@ -120,6 +121,15 @@ def test_a_spent_process_is_replaced_at_once(stage: Stage, code: int) -> None:
     for _ in range(3):
         stage.begin().spent = "it has run 10 jobs"
         assert stage.end(code) == 0
+
+
+def test_jobs_that_failed_in_a_spent_process_count_at_the_end(stage: Stage) -> None:
+    """Its successor, which may find nothing to do, does not make up for them."""
+    stage.begin().spent = "it has run 10 jobs"
+    stage.end(EXIT_JOBS_FAILED)
+    stage.begin()
+    stage.end(0)
+    assert (stage.place.left, stage.place.code) == (True, EXIT_JOBS_FAILED)
 
 
 @pytest.mark.parametrize("code", [1, -9])

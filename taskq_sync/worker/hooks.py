@@ -93,7 +93,7 @@ class JobHooks:
 
 
 def start_worker(hooks: Hooks, process: WorkerProcess) -> None:
-    """Run the hooks of a process that is about to serve. Raises `HookError` for the first that does."""
+    """Run the hooks of a process that is about to serve. Raises `HookError` for the first that raises anything."""
     for hook in hooks.worker_start:
         try:
             hook.call(process)

@@ -115,3 +115,7 @@ def test_an_exception_is_one_text() -> None:
 )
 def test_what_a_program_adds_is_kept_in_some_form(value: object, shown: object) -> None:
     assert line(record(user=value))["extra"] == {"user": shown}
+
+
+def test_what_a_record_says_of_itself_is_kept_in_some_form_too() -> None:
+    assert line(record(job_id=OSError("x")))["job_id"] == "x"

@@ -67,7 +67,7 @@ class JobContext(ABC):
     @property
     @abstractmethod
     def should_stop(self) -> bool:
-        """Whether the handler should come to an end. Never blocks.
+        """Whether the handler should come to an end. Blocks as `cancelled` does.
 
         True when the worker is stopping and no longer waits, when the time limit has passed, and when `cancelled`.
         """
@@ -75,7 +75,11 @@ class JobContext(ABC):
     @property
     @abstractmethod
     def cancelled(self) -> bool:
-        """Whether somebody cancelled the job, or its lease is in doubt. Never blocks."""
+        """Whether somebody cancelled the job, or its lease is in doubt.
+
+        Never waits for the database. Does not block, except with a heartbeat by process when the lease may have run
+        out: then up to 6 s for what that process has heard.
+        """
 
     @abstractmethod
     def raise_if_cancelled(self) -> None:

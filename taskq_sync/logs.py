@@ -80,7 +80,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {key: own[name] for name, key in _FIELDS.items() if own.get(name) is not None}
+        line |= {key: _plain(own[name]) for name, key in _FIELDS.items() if own.get(name) is not None}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:

@@ -171,8 +171,9 @@ def worker(
     SIGTERM and SIGINT stop it softly: it takes no more jobs and waits for those that run. A second signal does
     not wait.
 
-    Exit codes: 0 drained, or the singleton runs already; 1 a part of the worker died; 2 usage; 3 there were
-    handlers that would not end; 4 jobs have failed, with --fail-on-error; 69 the database does not answer.
+    Exit codes: 0 drained, or the singleton runs already; 1 a part of the worker died, a hook refused the start, or
+    the last outcomes were not delivered; 2 usage; 3 there were handlers that would not end; 4 jobs have failed, with
+    --fail-on-error; 69 the database does not answer.
     """
     if as_json and not options["burst"]:
         raise click.UsageError("--json says what a burst has done: add --burst")

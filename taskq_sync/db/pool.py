@@ -191,9 +191,13 @@ class Database:
     def listen(self, name: str, timeout: float | None = None) -> Listener:
         """Connect and LISTEN to the channel of the schema; the caller closes it.
 
-        Raises `ConfigError` where nothing can listen (see `config.can_listen`), `DatabaseUnavailable`.
+        One attempt, bounded by *timeout* seconds. Raises `ConfigError` where nothing can listen (see
+        `config.can_listen`), `DatabaseUnavailable`.
         """
-        return Listener(self.connect_direct(name, timeout), self.statements)
+        deadline = self.deadline(timeout)
+        session = self.connect_direct(name, timeout)
+        with session.within(deadline):
+            return Listener(session, self.statements)
 
     def deadline(self, timeout: float | None = None) -> Deadline:
         """Return the deadline of a call that begins now."""

@@ -86,6 +86,7 @@ class LiveAttempt(Leased):
         self.commit_unknown = False
         self.transaction_used = False
         self.given_up = False
+        self.doubt_told = False
         self.checkpoint: str | None = None
         self.stored_checkpoint: str | None = None
         self.flush: Event | None = None
@@ -104,11 +105,6 @@ class LiveAttempt(Leased):
             return False
         self.stage = stage
         return True
-
-    def renewed(self, sent_at: float) -> None:
-        """Count the lease from *sent_at*, when the call that renewed it was sent."""
-        super().renewed(sent_at)
-        self.doubt_told = False
 
     @property
     def doubtful(self) -> bool:
@@ -190,8 +186,10 @@ class Attempts:
 
         Where somebody looks on, it is beaten until a grace later and no longer.
         """
+        if self._onlooker is None:
+            return
         until = at + self._grace
-        if self._onlooker is not None and attempt.beaten_until != until:
+        if attempt.beaten_until != until:
             attempt.beaten_until = until
             self._onlooker.limit(attempt)
             if until == math.inf:  # its beat may have been due for some time

@@ -26,6 +26,7 @@ class BeatAnswers:
         """Apply the answer to a beat sent at *sent_at* with this *checkpoint*."""
         if beat.state == "ok":
             attempt.renewed(sent_at)
+            attempt.doubt_told = False
         elif beat.state == "busy":
             attempt.found_busy(sent_at)
         else:

@@ -71,7 +71,10 @@ class BeatProcess:
         self._service = Service(name, self._run, ended)
 
     def start(self) -> None:
-        """Start the thread, and wait until a child is there or could not be started."""
+        """Start the thread, and wait until a child is there or could not be started.
+
+        Blocks up to `START_TIMEOUT`.
+        """
         self._service.start()
         self._tried.wait(START_TIMEOUT)
 

@@ -1,4 +1,6 @@
-"""The line between a worker and one of its child processes: JSON documents over a pair of sockets.
+"""The line between a process and one that it has started: JSON documents over a pair of sockets.
+
+It joins a worker and its child processes, and a supervisor and its workers.
 
 Each side may send from several threads, and receives in one.
 """
@@ -23,8 +25,11 @@ class ChannelClosed(Exception):
 
 
 class Channel:
-    """One end. `_lock` is held while a document is sent, so that two of them do not mix and none is sent after the end
-    is closed, when its number may be that of another file."""
+    """One end.
+
+    `_lock` is held while a document is sent, so that two of them do not mix and none is sent after the end is closed,
+    when its number may be that of another file.
+    """
 
     def __init__(self, end: socket.socket, *, timeout: float | None = None) -> None:
         """Own *end*; sending blocks up to *timeout* seconds, None = for ever."""
@@ -38,7 +43,7 @@ class Channel:
         self._ready: deque[Message] = deque()
 
     def send(self, message: Message) -> None:
-        """Send *message*. Raises `ChannelClosed`."""
+        """Send *message*. Blocks as long as the constructor says. Raises `ChannelClosed`."""
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         with self._lock:
             try:
@@ -64,7 +69,7 @@ class Channel:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close this end; the other side finds out."""
+        """Close this end, after what is being sent; the other side finds out."""
         with self._lock:
             self._socket.close()
 

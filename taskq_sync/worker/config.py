@@ -143,7 +143,8 @@ class WorkerConfig:
 
     stop_grace: float = field(default=5.0, converter=_seconds, validator=_lasting(0.0))
     """Seconds that a handler has to end after its time limit has passed, its job was cancelled or its lease was
-    lost. Then its child process is killed; and a thread past its time limit counts as stuck."""
+    lost. Then its child process is killed; and a thread past its time limit counts as stuck, and with a heartbeat by
+    process is beaten no more."""
 
     max_stuck: int | None = field(default=None, validator=_whole(0))
     """So many stuck threads are replaced by new ones; with one more the worker stops, with exit code 3. None = as

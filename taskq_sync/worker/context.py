@@ -1,7 +1,8 @@
 """The context of a running handler, as `taskq_sync.context` promises it.
 
 Everything a handler asks is answered from this process; only a flushed checkpoint and a transaction wait for
-the database.
+the database. Where a child process beats, a handler whose lease may have run out waits up to `NEWS_PATIENCE` for its
+news.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ No interrupt reaches a hook: it belongs to the handler alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 from taskq_sync.context import JobContext
 from taskq_sync.errors import HookError, JobCancelled, JobTimeout, LeaseLost
@@ -43,13 +43,13 @@ class JobHooks:
     def begin(self) -> None:
         """Run what comes before the handler. Raises `HookError`, or what ends the attempt in another way."""
         for hook in self._hooks.around:
-            manager = _call(hook, self._ctx)
+            manager = self._before(hook, hook.call, self._ctx)
             if not isinstance(manager, AbstractContextManager):
                 raise HookError(f"{hook} returned {type(manager).__name__}, which is no context manager")
-            _call(hook, enter=manager)
+            self._before(hook, manager.__enter__)
             self._entered.append((hook, manager))
         for hook in self._hooks.before:
-            _call(hook, self._ctx)
+            self._before(hook, hook.call, self._ctx)
 
     def failed(self, error: BaseException) -> None:
         """The attempt has failed with *error*."""
@@ -73,6 +73,15 @@ class JobHooks:
                 if fault is not error:
                     self._report(hook, fault)
 
+    def _before(self, hook: Hook, call: Callable[..., object], *arguments: object) -> object:
+        """Return what *call* returns: the *hook*, or the context manager that it has made."""
+        try:
+            return call(*arguments)
+        except _WAYS_TO_END:
+            raise
+        except BaseException as fault:  # the border to user code
+            raise _failure(hook, fault) from fault
+
     def _tell(self, hook: Hook, what: object) -> None:
         try:
             hook.call(self._ctx, what)
@@ -84,9 +93,12 @@ class JobHooks:
 
 
 def start_worker(hooks: Hooks, process: WorkerProcess) -> None:
-    """Run the hooks of a process that is about to serve. Raises `HookError` for the first that does."""
+    """Run the hooks of a process that is about to serve. Raises `HookError` for the first that raises anything."""
     for hook in hooks.worker_start:
-        _call(hook, process)
+        try:
+            hook.call(process)
+        except BaseException as fault:  # the border to user code
+            raise _failure(hook, fault) from fault
 
 
 def stop_worker(hooks: Hooks, process: WorkerProcess, events: Events) -> None:
@@ -98,12 +110,7 @@ def stop_worker(hooks: Hooks, process: WorkerProcess, events: Events) -> None:
             events.emit(HookFailed(hook=str(hook), error=fault, job=None))
 
 
-def _call(hook: Hook, *arguments: object, enter: AbstractContextManager[object] | None = None) -> Any:
-    """Call a hook, or *enter* what it has returned. Raises `HookError`."""
-    try:
-        return hook.call(*arguments) if enter is None else enter.__enter__()
-    except _WAYS_TO_END:
-        raise
-    except BaseException as fault:  # the border to user code
-        cause = fault.with_traceback(user_frames(fault.__traceback__))
-        raise HookError(f"{hook} raised {headline(fault)}") from cause
+def _failure(hook: Hook, fault: BaseException) -> HookError:
+    """Return what is raised from *fault*, which loses the frames that lead from this package to the program."""
+    fault.__traceback__ = user_frames(fault.__traceback__)
+    return HookError(f"{hook} raised {headline(fault)}")

@@ -29,7 +29,7 @@ class Presence:
         self._identity: dict[str, object] = {
             "queues": list(config.queues),
             "slots": config.slots,
-            "hostname": socket.gethostname(),
+            "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": __version__,
             "announce_every": config.announce_every,

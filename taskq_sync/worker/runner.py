@@ -90,7 +90,8 @@ class Runner:
         if verdict is None:
             self._attempts.remove([attempt.fence])
         else:
-            self._attempts.limit(attempt, math.inf)
+            if attempt.beaten_until != math.inf:
+                self._attempts.limit(attempt, math.inf)
             self._settle(attempt, verdict)
         if self._events.wanted(JobEnded):
             seconds = monotonic() - attempt.started_at
@@ -137,7 +138,8 @@ class Runner:
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(job=attempt.job))
         context = self._context(attempt, spec)
-        self._attempts.limit(attempt, context.deadline.at)
+        if spec.timeout is not None:
+            self._attempts.limit(attempt, context.deadline.at)
         guard = None if self._limits is None else self._limits.watch(attempt, spec, context.deadline)
         if self._hooks.of_jobs:
             return self._run_with_hooks(attempt, spec, arguments, context, guard)

@@ -77,7 +77,10 @@ class Singleton:
         return self._service.ended
 
     def close(self) -> None:
-        """End the thread, and give the lock back. May be called twice, and before `take` and `start`."""
+        """End the thread, and give the lock back. May be called twice, and before `take` and `start`.
+
+        Blocks for about `ATTENTION`, and up to `CALL_TIMEOUT`.
+        """
         self._ending.set()
         if self._service.join(CALL_TIMEOUT) and self._held is not None:
             self._held.close()

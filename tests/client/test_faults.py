@@ -513,6 +513,12 @@ class TestListener:
 
         assert heard == {"a", "b"}
 
+    def test_begins_in_time_or_not_at_all(self, tq: TaskQ, proxy: Proxy) -> None:
+        proxy.on_reply = lambda data: b"" if b"LISTEN" in data else data
+
+        with pytest.raises(DatabaseUnavailable, match="could not listen: no answer from the server"):
+            tq.database.listen("taskq-test-listener", 0.3)
+
     def test_tells_that_the_link_is_broken(self, tq: TaskQ, proxy: Proxy) -> None:
         listener = tq.database.listen("taskq-test-listener")
         cutter = threading.Timer(0.05, proxy.cut)

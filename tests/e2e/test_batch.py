@@ -8,10 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kit.command import PATIENCE, CommandLine
-from kit.contract import Connection, Contract
+from kit.contract import Contract
 from kit.waiting import eventually
 
 APP = """
@@ -38,17 +36,6 @@ def until(ctx: JobContext, file: str) -> None:
 HOUR = timedelta(hours=1)
 
 BURST = ("worker", "--app", "app:tq", "--burst")
-
-
-@pytest.fixture
-def sql(conn: Connection) -> Contract:
-    return Contract(conn)
-
-
-@pytest.fixture
-def taskq(tmp_path: Path, dsn: str) -> CommandLine:
-    (tmp_path / "app.py").write_text(APP)
-    return CommandLine(tmp_path, dsn)
 
 
 def begun(sql: Contract, job_id: int) -> bool:

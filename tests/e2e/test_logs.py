@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kit.command import CommandLine
-from kit.contract import Connection, Contract
+from kit.contract import Contract
 
 APP = """
 import logging
@@ -37,17 +34,6 @@ def start(worker) -> None:
     if worker.worker_id == "broken":
         raise ValueError("no exporter")
 """
-
-
-@pytest.fixture
-def sql(conn: Connection) -> Contract:
-    return Contract(conn)
-
-
-@pytest.fixture
-def taskq(tmp_path: Path, dsn: str) -> CommandLine:
-    (tmp_path / "app.py").write_text(APP)
-    return CommandLine(tmp_path, dsn)
 
 
 def test_json(taskq: CommandLine, sql: Contract) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kit.command import PATIENCE, CommandLine, interrupt_group
-from kit.contract import Connection, Contract, Row
+from kit.contract import Contract, Row
 from kit.waiting import eventually
 
 APP = """
@@ -51,17 +51,6 @@ def until(ctx: JobContext, file: str, grow: int = 0) -> int:
 """
 
 Start = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
-
-
-@pytest.fixture
-def sql(conn: Connection) -> Contract:
-    return Contract(conn)
-
-
-@pytest.fixture
-def taskq(tmp_path: Path, dsn: str) -> CommandLine:
-    (tmp_path / "app.py").write_text(APP)
-    return CommandLine(tmp_path, dsn)
 
 
 @pytest.fixture

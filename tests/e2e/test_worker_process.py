@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kit.command import PATIENCE, CommandLine, interrupt_group
-from kit.contract import Connection, Contract
+from kit.contract import Contract
 from kit.waiting import eventually
 
 APP = """
@@ -52,17 +52,6 @@ def die(how: str) -> None:
         os._exit(5)
     os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture
-def sql(conn: Connection) -> Contract:
-    return Contract(conn)
-
-
-@pytest.fixture
-def taskq(tmp_path: Path, dsn: str) -> CommandLine:
-    (tmp_path / "app.py").write_text(APP)
-    return CommandLine(tmp_path, dsn)
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from faults import injection
-from faults.lab import SLACK, Lab
+from faults.lab import LEASE, SLACK, Lab
 from faults.process import WorkerProcess, children_of
 
 #: Each loop of a worker, by the call that it makes.
-LOOPS = ["claim", "poll_hint", "settle", "heartbeat", "take_back", "prune", "announce", "wait"]
+LOOPS = ["claim", "poll_hint", "settle", "heartbeat", "take_back", "expire_ttl", "prune", "announce", "wait"]
 
 KINDS = ["KeyError", "MemoryError"]
 
@@ -28,6 +28,7 @@ def is_fine(lab: Lab, worker: WorkerProcess, jobs: list[int]) -> bool:
 
 def test_error_that_nobody_foresees_ends_no_loop_alone(lab: Lab) -> None:
     # B15, B71
+    lab.asked_for.add("08006")  # a connection of a thread that died
     lab.may_be_unstarted = 2 * len(LOOPS)
     for turn in range(lab.count(2, short=1)):
         workers = {}
@@ -40,10 +41,11 @@ def test_error_that_nobody_foresees_ends_no_loop_alone(lab: Lab) -> None:
         served = {}
         for worker, (_, queue) in workers.items():
             worker.wait_until_started_or_ended()
-            served[worker] = lab.enqueue_many(3, "nap", {"seconds": 1.0}, queue=queue)
+            served[worker] = lab.enqueue_many(3, "nap", {"seconds": LEASE}, queue=queue)
         time.sleep(lab.span(20, short=2))
         for worker, (where, queue) in workers.items():
             jobs = [*served[worker], lab.enqueue("nap", queue=queue)]
+            worker.wait_for(f"injected into {where}")
             lab.until(
                 partial(is_fine, lab, worker, jobs), f"the worker with an error in {where} serves, or is gone"
             )

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from kit.contract import Clock, Contract, refused
 
-INFO = {"queues": ["a", "b"], "state": "running", "hostname": "h", "pid": 7, "version": "1", "slots": 8}
+INFO = {"queues": ["a", "b"], "state": "running", "host": "h", "pid": 7, "version": "1", "slots": 8}
 
 
 def test_returns_stop_request_and_paused_queues(sql: Contract) -> None:

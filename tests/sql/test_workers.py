@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 
 from kit.contract import Clock, Contract
 
-INFO = {"queues": ["b", "a"], "state": "running", "hostname": "h", "pid": 7, "version": "1", "slots": 8}
+INFO = {"queues": ["b", "a"], "state": "running", "host": "h", "pid": 7, "version": "1", "slots": 8}
 
 
 def test_returns_what_it_says(sql: Contract) -> None:
@@ -102,8 +102,13 @@ def test_shows_who_was_asked_to_stop(sql: Contract) -> None:
 
 @pytest.mark.parametrize("value", [None, "x", -1, 1.5, 1e300, 10**9, 10**12, [1], {"a": 1}, True, "1 "])
 def test_bears_whatever_was_announced(sql: Contract, value: Any) -> None:
-    names = ("queues", "hostname", "pid", "version", "slots", "announce_every")
+    names = ("queues", "host", "pid", "version", "slots", "announce_every")
     sql.announce(worker_id="w", info=Jsonb(dict.fromkeys(names, value)))
 
     [row] = sql.workers()
     assert (row["pid"], row["slots"], row["state"]) == (None, None, None)
+
+
+def test_names_the_queues_that_have_names(sql: Contract) -> None:
+    sql.announce(worker_id="w", info={**INFO, "queues": ["b", None, "a"]})
+    assert sql.workers()[0]["queues"] == ["b", "a"]

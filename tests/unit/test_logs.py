@@ -130,3 +130,7 @@ def test_an_extra_that_has_no_text_does_not_cost_the_line() -> None:
     shown = line(record(shape=Awkward(), number=3))
     assert shown["message"] == "hello"
     assert shown["extra"] == {"shape": "<Awkward without a text>", "number": 3}
+
+
+def test_what_a_record_says_of_itself_is_kept_in_some_form_too() -> None:
+    assert line(record(job_id=OSError("x")))["job_id"] == "x"

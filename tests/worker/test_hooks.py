@@ -24,6 +24,7 @@ from taskq_sync import (
     Cancel,
     Complete,
     HookError,
+    JobCancelled,
     JobContext,
     JobTimeout,
     NonRetryable,
@@ -604,6 +605,21 @@ def test_a_start_hook_that_raises_ends_the_worker_with_1(
     assert len(worker.of(StartRefused)) == 1
     [record] = [each for each in caplog.records if each.levelno == logging.CRITICAL]
     assert record.getMessage() == f"the worker does not start: on_worker_start hook {NAMED}"
+
+
+@pytest.mark.parametrize("raised", [Snooze(60), JobCancelled("no job"), SystemExit(0)])
+def test_what_would_end_an_attempt_is_just_an_error_of_a_start_hook(
+    tq: TaskQ, drain: Drain, steps: Steps, raised: BaseException
+) -> None:
+    def refuse(worker: WorkerProcess) -> None:
+        raise raised
+
+    steps.add_all(tq)
+    tq.on_worker_start(refuse)
+    worker = drain(queues=["q"])
+    assert worker.code == 1
+    assert worker.of(StartRefused)[0].error.__cause__ is raised
+    assert steps == ["start 1", "start 2", "stop 2", "stop 1"]
 
 
 def test_a_stop_hook_that_raises_is_logged(

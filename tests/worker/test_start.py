@@ -115,4 +115,4 @@ def test_presence_says_who_and_where(tq: TaskQ, work: Work, sql: Contract) -> No
     assert row["worker_id"] == worker.worker.worker_id
     info = row["info"]
     assert (info["queues"], info["slots"]) == (["q", "r"], 3)
-    assert set(info) >= {"state", "hostname", "pid", "version"}
+    assert set(info) >= {"state", "host", "pid", "version"}

@@ -42,12 +42,14 @@ begin
   -- whoever may announce writes what it likes: nothing is cast that does not look like it
   select
     w.worker_id,
-    w.info ->> 'hostname',
+    w.info ->> 'host',
     case when w.info ->> 'pid' ~ '^\d{1,9}$' then (w.info ->> 'pid')::int end,
     w.info ->> 'version',
-    array(
-      select jsonb_array_elements_text(w.info -> 'queues')
-      where jsonb_typeof(w.info -> 'queues') = 'array'),
+    array_remove(
+      array(
+        select jsonb_array_elements_text(w.info -> 'queues')
+        where jsonb_typeof(w.info -> 'queues') = 'array'),
+      null),
     case when w.info ->> 'slots' ~ '^\d{1,9}$' then (w.info ->> 'slots')::int end,
     case
       when w.seen_at < v_now - 3 * make_interval(secs =>
@@ -61,7 +63,7 @@ begin
     w.seen_at,
     coalesce(h.jobs, 0),
     w.stop_requested,
-    w.info - array['hostname', 'pid', 'version', 'queues', 'slots', 'state']
+    w.info - array['host', 'pid', 'version', 'queues', 'slots', 'state']
   from taskq.workers w
   left join held h on h.worker_id = w.worker_id
   where p_worker_id is null or w.worker_id = p_worker_id

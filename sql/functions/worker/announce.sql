@@ -3,7 +3,7 @@
 -- For people and for stop requests. Nothing decides by presence whether a job is alive.
 --
 -- Arguments: p_worker_id unique per process start; p_info a JSON object up to 8 KiB with
---   queues (a list of names), state, hostname, pid, version, slots; state "stopped" removes
+--   queues (a list of names), state, host, pid, version, slots; state "stopped" removes
 --   the row.
 -- Returns: stop_requested; paused_queues, those of its queues that are paused.
 -- Locks: its own workers row.

@@ -8,15 +8,13 @@ The supervisor neither imports the user's program nor connects to the database. 
 the same command, in a session of its own, so that Ctrl-C at a terminal reaches the supervisor alone. Between the two
 is a pair of sockets: the process tells how far it is, and stops softly when the supervisor is gone.
 
-The order of reading: `supervisor` (all of them), `place` (one of them after the other), `process` (one), `membership`
-and `tether` (what a process knows of its supervisor).
+The order of reading: `supervisor` (all of them), `place` (one of them after the other), `process` (one), `tether`
+and `worker.membership` (what a process knows of its supervisor).
 """
 
-from taskq_sync.worker.membership import Membership
-from taskq_sync.worker.supervisor.place import Place
 from taskq_sync.worker.supervisor.process import SupervisedProcess
 from taskq_sync.worker.supervisor.supervisor import Supervisor
 from taskq_sync.worker.supervisor.tether import Tether
 from taskq_sync.worker.supervisor.wakeups import Wakeups
 
-__all__ = ["Membership", "Place", "SupervisedProcess", "Supervisor", "Tether", "Wakeups"]
+__all__ = ["SupervisedProcess", "Supervisor", "Tether", "Wakeups"]

@@ -144,7 +144,9 @@ class Supervisor:
         )
 
     def _see_to_their_end(self) -> None:
+        """Wait for the processes as at any stop, after a defect of this one."""
         while not all(place.left for place in self._places):
+            self._obey()
             for place in self._places:
                 place.look()
             self._wait()

@@ -174,14 +174,15 @@ class Schema:
             raise _FileError(file.path, error) from error
 
     def _replace(self, conn: Connection, file: SqlFile) -> None:
-        """Execute the file of a function that may exist with other output columns or parameter names.
+        """Execute the file of a function that may exist with other output columns or parameters.
 
-        These cannot be replaced (42P13), so the old one is dropped first.
+        Output columns and names of parameters cannot be replaced (42P13). Other parameters make a second function of
+        the name, and the comment of the file could be about either (42725). So the old one is dropped first.
         """
         try:
             with conn.transaction():
                 conn.execute(raw(file.text))
-        except psycopg.errors.InvalidFunctionDefinition:
+        except (psycopg.errors.InvalidFunctionDefinition, psycopg.errors.AmbiguousFunction):
             for routine in self._routines(conn, [file.name]):
                 conn.execute(raw(f"drop routine {routine}"))
             conn.execute(raw(file.text))

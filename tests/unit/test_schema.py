@@ -249,6 +249,17 @@ class TestChangedFiles:
         assert signatures(owner, "twice") == ["p_a integer, p_b integer"]
         assert owner.execute("select taskq.twice(4)").fetchone() == (8,)
 
+    def test_an_added_parameter_leaves_one_signature_of_a_function_with_a_comment(self, owner, migrate):
+        """The comment names the function alone, as all of them do, and of two signatures it could mean either."""
+        one = (
+            "create or replace function taskq.twice(p_a int) returns int language sql as 'select 2 * p_a';"
+            "comment on function taskq.twice is 'Twice.';"
+        )
+        migrate(functions__internal__twice=one)
+        migrate(functions__internal__twice=one.replace("p_a int", "p_a int, p_b int = 0"))
+        assert signatures(owner, "twice") == ["p_a integer, p_b integer"]
+        assert owner.execute("select taskq.twice(4)").fetchone() == (8,)
+
     def test_a_changed_result_replaces_the_function(self, owner, migrate):
         one = "create or replace function taskq.pair() returns table (a int) language sql as 'select 1'"
         migrate(functions__observer__pair=one)

@@ -63,7 +63,11 @@ class Producer(Caller):
 
     def enqueue(self) -> None:
         with self.single() as made:
-            self._enqueue(made)
+            if self.chance.random() < 0.15:
+                key = self.chance.choice(ORDERED)
+                self._enqueue(made, unique=False, concurrency_key=key, ordered=True)
+            else:
+                self._enqueue(made)
 
     def enqueue_many(self) -> None:
         with self.single() as made:
@@ -76,6 +80,9 @@ class Producer(Caller):
             self._enqueue_many(made, 6)
             self._enqueue(made, unique=False)
 
+
+#: Keys whose jobs run one after the other. Only single calls ask for them: each is a lock that others wait for.
+ORDERED = ("o1", "o2")
 
 _NO_OPTIONS: dict[str, Any] = {
     "payload": "{}",
@@ -91,4 +98,8 @@ _NO_OPTIONS: dict[str, Any] = {
     "ttl": None,
     "headers": None,
     "skip_wake": False,
+    "unique_mode": None,
+    "unique_scope": None,
+    "unique_for": None,
+    "ordered": None,
 }

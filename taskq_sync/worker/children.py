@@ -18,7 +18,8 @@ PROGRAM = "taskq_sync.worker.child"
 class Children:
     """At most one child for each slot, as each slot lends one at a time.
 
-    `_lock` guards `_idle`, the latest last, and `_closed`; it is not held while a process starts or ends.
+    `_lock` guards `_idle`, the latest last, and `_closed`; it is not held while a process starts or ends. `forced` is
+    set for good by a slot whose child had to be killed for the worker to end.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Children:
         self._lock = Lock()
         self._idle: list[ChildProcess] = []
         self._closed = False
+        self.forced = False
 
     @property
     def possible(self) -> bool:

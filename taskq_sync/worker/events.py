@@ -280,6 +280,20 @@ class StillWaiting(WorkerEvent):
 
 
 @frozen(kw_only=True)
+class StopHurried(WorkerEvent):
+    """Somebody asked a second time for the stop, for *reason*: the worker waits no longer."""
+
+    reason: str
+
+
+@frozen(kw_only=True)
+class ChildKilled(WorkerEvent):
+    """A stopping worker waits no longer, so it has killed the child process of this job, and releases the job."""
+
+    job: ClaimedJob
+
+
+@frozen(kw_only=True)
 class HandlersStuck(WorkerEvent):
     """These handlers would not end; *stacks* says where each of them is. The process ends without them."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from taskq_sync.clock import Deadline, monotonic
+from taskq_sync.errors import JobCancelled, TaskQError
 from taskq_sync.model import Verdict
 from taskq_sync.registry import TaskSpec
 from taskq_sync.worker import verdicts
@@ -20,7 +21,7 @@ from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
 from taskq_sync.worker.channel import ChannelClosed, Message
 from taskq_sync.worker.child_process import ChildFailed, ChildProcess
 from taskq_sync.worker.children import Children
-from taskq_sync.worker.events import ChildUnavailable, Events, SuspectDied
+from taskq_sync.worker.events import ChildKilled, ChildUnavailable, Events, SuspectDied
 from taskq_sync.worker.failures import describe
 from taskq_sync.worker.lifecycle import Lifecycle
 from taskq_sync.worker.messages import job_to_plain, verdict_of
@@ -73,7 +74,14 @@ class Isolation:
         try:
             with self._children.lend(fresh=attempt.job.suspect) as child:
                 return _Conversation(
-                    child, attempt, spec, self._grace, self._attempts, self._lifecycle, self._events
+                    child,
+                    attempt,
+                    spec,
+                    self._grace,
+                    self._children,
+                    self._attempts,
+                    self._lifecycle,
+                    self._events,
                 ).run()
         except ChildFailed as error:
             if self._lifecycle.handlers_must_end:
@@ -102,6 +110,7 @@ class _Conversation:
     _attempt: LiveAttempt
     _spec: TaskSpec
     _grace: float
+    _children: Children
     _attempts: Attempts
     _lifecycle: Lifecycle
     _events: Events
@@ -177,9 +186,17 @@ class _Conversation:
         grace = LAST_GRACE if self._lifecycle.handlers_must_end else self._grace
         if monotonic() >= self._told_to_end + grace:
             self._child.kill()
-            text = f"{describe(reason)}; its child process was killed"
-            giving_up = self._lifecycle.handlers_must_end
-            raise _Ended(verdicts.of_exception(self._attempt, self._spec, reason, text, giving_up=giving_up))
+            raise _Ended(self._of_kill(reason))
+
+    def _of_kill(self, reason: TaskQError) -> Verdict:
+        """Return the verdict of a child that was killed because of *reason*."""
+        text = f"{describe(reason)}; its child process was killed"
+        giving_up = self._lifecycle.handlers_must_end
+        verdict = verdicts.of_exception(self._attempt, self._spec, reason, text, giving_up=giving_up)
+        if giving_up and isinstance(reason, JobCancelled) and verdict.verb == "release":
+            self._children.forced = True
+            self._events.emit(ChildKilled(job=self._attempt.job))
+        return verdict
 
     def _ended(self, message: Message) -> Verdict | None:
         self._attempt.lost = self._attempt.lost or message["lost"]

@@ -8,6 +8,7 @@ off at the start.
 from __future__ import annotations
 
 import logging
+import signal
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -53,6 +54,8 @@ def observe(events: Events) -> None:
     events.subscribe(of.ChoreFailing, _chore_failing)
     events.subscribe(of.ListeningChanged, _listening_changed)
     events.subscribe(of.StillWaiting, _waiting)
+    events.subscribe(of.StopHurried, _hurried)
+    events.subscribe(of.ChildKilled, _child_killed)
     events.subscribe(of.HandlersStuck, _stuck)
     events.subscribe(of.HandlerStuck, _handler_stuck)
     events.subscribe(of.PartDied, _died)
@@ -250,6 +253,19 @@ def _listening_changed(event: of.ListeningChanged) -> None:
 def _waiting(event: of.StillWaiting) -> None:
     seconds = "as long as it takes" if event.seconds is None else f"up to {event.seconds:.0f} s"
     logger.info("waiting %s for %s", seconds, _names(event.jobs))
+
+
+def _hurried(event: of.StopHurried) -> None:
+    what = event.reason if event.reason in signal.Signals.__members__ else "request to stop"
+    logger.warning("second %s: waiting no longer", what)
+
+
+def _child_killed(event: of.ChildKilled) -> None:
+    logger.error(
+        "%s did not end: its child process was killed and the job released",
+        _name(event.job),
+        extra=_fields(event.job),
+    )
 
 
 def _stuck(event: of.HandlersStuck) -> None:

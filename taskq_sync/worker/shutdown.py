@@ -12,7 +12,7 @@ from collections.abc import Callable
 from taskq_sync.clock import Deadline, monotonic
 from taskq_sync.worker.attempts import LiveAttempt, Stage
 from taskq_sync.worker.config import WorkerConfig
-from taskq_sync.worker.events import Events, HandlersStuck, StillWaiting
+from taskq_sync.worker.events import Events, HandlersStuck, StillWaiting, StopHurried
 from taskq_sync.worker.lifecycle import Lifecycle, StopRequest
 from taskq_sync.worker.link import CALL_TIMEOUT
 from taskq_sync.worker.parts import Parts
@@ -132,7 +132,10 @@ class Shutdown:
                 return done()
             self._failed = self._failed or request.failed
             self._unwell = self._unwell or request.unwell
-            if request.failed or (request.insistent and self._insisted):
+            repeated = request.insistent and self._insisted
+            if repeated and not self._hurried:
+                self._events.emit(StopHurried(reason=request.reason))
+            if request.failed or repeated:
                 self._hurried = True
                 return done()
             self._insisted = self._insisted or request.insistent
@@ -141,4 +144,4 @@ class Shutdown:
     def _exit_code(self, stuck: list[LiveAttempt]) -> int:
         if self._failed or self._parts.settler.undelivered or not self._parts.settler.ended:
             return EXIT_FAILED
-        return EXIT_STUCK if stuck or self._unwell else EXIT_DRAINED
+        return EXIT_STUCK if stuck or self._unwell or self._parts.children.forced else EXIT_DRAINED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from kit.command import PATIENCE, CommandLine, interrupt_group
 from kit.contract import Contract
 from kit.waiting import eventually
+from taskq_sync.worker.signals import SAME_WITHIN
 
 APP = """
 import os, signal, subprocess, sys, time
@@ -139,13 +141,33 @@ def test_a_second_signal_ends_it_with_3_and_hands_the_job_back(
             lambda: sql.value("select info ->> 'state' from taskq.workers") == "stopping",
             "the stop has begun",
         )
+        if second == signal.SIGINT:
+            time.sleep(SAME_WITHIN + 0.1)
         process.send_signal(second)
         code, logged = end(process)
     assert code == 3, logged
+    assert f"second {second.name}: waiting no longer" in logged
     job = sql.job(job_id)
     assert (job["status"], job["failure_count"], job["progress"]) == ("queued", 0, "begun")
     assert [row["reason"] for row in sql.job_history(job_id=job_id)] == ["worker_shutdown"]
     assert "wait_for" in logged, "the log shows where the handler is"
+
+
+def test_a_stop_that_arrives_as_two_signals_is_one(worker, sql: Contract, tmp_path: Path) -> None:
+    """GNU timeout signals its child, and then the group that it shares with it."""
+    job_id = sql.new_job(task="until", payload={"file": str(tmp_path / "go")})
+    with worker() as process:
+        eventually(lambda: begun(sql, job_id), "the handler runs")
+        process.terminate()
+        process.terminate()
+        eventually(
+            lambda: sql.value("select info ->> 'state' from taskq.workers") == "stopping",
+            "the stop has begun",
+        )
+        (tmp_path / "go").touch()
+        code, logged = end(process)
+    assert code == 0, logged
+    assert sql.job(job_id)["status"] == "succeeded"
 
 
 def test_the_time_to_wait_can_be_limited(worker, sql: Contract) -> None:

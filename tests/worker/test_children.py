@@ -18,7 +18,7 @@ from kit.workers import WorkerThread
 from taskq_sync import TaskQ
 from taskq_sync.errors import ConfigError
 from taskq_sync.worker import Application, Worker
-from taskq_sync.worker.events import ChildUnavailable, JobFailed, LeaseWasLost
+from taskq_sync.worker.events import ChildKilled, ChildUnavailable, JobFailed, LeaseWasLost
 
 Drain = Callable[..., WorkerThread]
 Work = Callable[..., WorkerThread]
@@ -215,12 +215,24 @@ def test_a_lost_lease_ends_the_child(
 
 @pytest.mark.parametrize("task", ["obey", "ignore_everything"])
 def test_a_stop_that_does_not_wait_kills_and_releases(
-    task: str, enqueue: Enqueue, work_isolated: Work, sql: Contract, tmp_path: Path
+    task: str,
+    enqueue: Enqueue,
+    work_isolated: Work,
+    sql: Contract,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """A child that had to be killed is told of as a thread that will not end is, and has the same exit code."""
     job_id = enqueue(task, started=str(tmp_path / "started"))
     worker = work_isolated(soft_stop_timeout=0, stop_grace=20)
     pid = int(content(tmp_path / "started"))
-    assert worker.stop() == 0
+    code = worker.stop()
+    killed = [event.job.job_id for event in worker.of(ChildKilled)]
+    if task == "ignore_everything":
+        assert killed == [job_id]
+        said = "did not end: its child process was killed and the job released"
+        assert f"job {job_id} ({task}, attempt 1) {said}" in caplog.messages
+    assert code == (3 if killed else 0)
     [attempt] = sql.job_history(job_id=job_id)
     assert (attempt["verb"], attempt["reason"]) == ("release", "worker_shutdown")
     assert sql.job(job_id)["progress"] == ("here" if task == "ignore_everything" else None)

@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from taskq_sync.worker.channel import Channel
-from taskq_sync.worker.signals import STOP_SIGNALS
+from taskq_sync.worker.signals import STOP_SIGNALS, Echoes
 
 _CHUNK = 4096
 
@@ -24,6 +24,7 @@ class Wakeups:
 
     def __init__(self) -> None:
         self._stops: deque[str] = deque()
+        self._echoes = Echoes()
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Wakeups:
@@ -70,7 +71,8 @@ class Wakeups:
         return bool(self._stops)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._stops.append(signal.Signals(number).name)
+        if not self._echoes.is_echo(number):
+            self._stops.append(signal.Signals(number).name)
 
 
 def _wake(number: int, frame: FrameType | None) -> None: ...

@@ -83,6 +83,8 @@ class JsonFormatter(logging.Formatter):
         line |= {key: _plain(own[name]) for name, key in _FIELDS.items() if own.get(name) is not None}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        elif record.exc_text:
+            line["exception"] = record.exc_text
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         extra = {name: _plain(value) for name, value in own.items() if name not in _KNOWN}

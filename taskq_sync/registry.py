@@ -159,7 +159,8 @@ class TaskSpec:
             return
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < MIN_MEMORY_LIMIT:
             raise ConfigError(
-                f"memory_limit of task {self.name!r} must be at least {MIN_MEMORY_LIMIT} bytes, it is {limit!r}"
+                f"memory_limit of task {self.name!r} must be a number of bytes, it is {limit!r}",
+                hint=f"512 MiB are 512 * 1024 * 1024, and the least is {MIN_MEMORY_LIMIT}",
             )
         if self.isolation != "process":
             raise ConfigError(

@@ -80,13 +80,17 @@ def enqueue(
     document = json_object(sys.stdin.read() if payload == "-" else payload, "PAYLOAD")
     text = codec.to_json(document, "payload")
     job = JobOptions(**options)
-    if app is not None or imports:
+    known = app is not None or bool(imports)
+    if known:
         spec = load_application(app, imports, target).registry.get(task)
         spec.structure(document)
         task, queue, job = spec.name, queue or spec.queue, spec.with_keys(job.merged_over(spec.options), text)
+    queue = queue or DEFAULT_QUEUE
     with target.connect() as db:
-        done = db.jobs.enqueue(db.session, queue or DEFAULT_QUEUE, task, text, job, True)
+        done = db.jobs.enqueue(db.session, queue, task, text, job, True)
     if as_json:
         print_json(done)
     else:
-        click.echo(_SAID[done.status].format(done.job_id))
+        # With an application the queue is that of the task; without one nobody may serve it.
+        where = "" if known or not done.created else f" in queue {queue}"
+        click.echo(_SAID[done.status].format(done.job_id) + where)

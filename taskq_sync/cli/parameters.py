@@ -11,6 +11,8 @@ import click
 
 from taskq_sync.model import JsonValue
 
+_EXAMPLE = '{"user_id": 7}'
+
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -70,9 +72,11 @@ def json_object(text: str, argument: str | None = None) -> dict[str, JsonValue]:
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"this is no JSON: {error}", param_hint=argument) from None
+        raise click.BadParameter(
+            f"this is no JSON: {error}; write an object such as '{_EXAMPLE}'", param_hint=argument
+        ) from None
     if not isinstance(read, dict):
-        raise click.BadParameter('this is no JSON object such as {"user_id": 7}', param_hint=argument)
+        raise click.BadParameter(f"this is no JSON object such as '{_EXAMPLE}'", param_hint=argument)
     return read
 
 

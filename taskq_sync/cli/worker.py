@@ -177,6 +177,8 @@ def worker(
     """
     if as_json and not options["burst"]:
         raise click.UsageError("--json says what a burst has done: add --burst")
+    if options["wait_for_delayed"] and not options["burst"]:
+        raise click.UsageError("--wait-for-delayed says how long a burst waits: add --burst")
     if log_level is None:
         log_level = "warning" if options["burst"] else "info"
     logs.set_up(log_level.upper(), log_format)

@@ -50,10 +50,14 @@ class StartRefused(WorkerEvent):
 
 @frozen(kw_only=True)
 class WorkerEnded(WorkerEvent):
-    """Nothing runs any more, or will in a moment: the process ends with this code."""
+    """Nothing runs any more, or will in a moment: the process ends with this code.
+
+    With `fail_on_error`, *failing* jobs have failed and did not recover.
+    """
 
     worker_id: str
     exit_code: int
+    failing: int = 0
 
 
 @frozen(kw_only=True)
@@ -110,11 +114,15 @@ class JobEnded(WorkerEvent):
 
 @frozen(kw_only=True)
 class JobFailed(WorkerEvent):
-    """The handler failed: it raised *error*, or (None) said so by its outcome. Comes before `JobEnded`."""
+    """The handler failed: it raised *error*, or (None) said so by its outcome. Comes before `JobEnded`.
+
+    Without *retryable* the job is to end by it, whatever is left of its budget.
+    """
 
     job: ClaimedJob
     text: str
     error: BaseException | None = field(default=None, repr=False)
+    retryable: bool = True
 
 
 @frozen(kw_only=True)
@@ -135,6 +143,18 @@ class TaskUnknown(WorkerEvent):
 
     job: ClaimedJob
     seconds: float
+
+
+@frozen(kw_only=True)
+class PayloadMisfit(WorkerEvent):
+    """The payload does not fit the task, for *reason*: the job is put back, for a newer worker.
+
+    Once the job is older than *grace*, in seconds, it fails instead.
+    """
+
+    job: ClaimedJob
+    reason: str
+    grace: float
 
 
 @frozen(kw_only=True)
@@ -242,17 +262,26 @@ class SingletonLost(WorkerEvent):
 
 @frozen(kw_only=True)
 class QueuesPaused(WorkerEvent):
-    """The served queues that are paused have changed to these."""
+    """The served queues that are paused have changed to these, and *resumed* are no longer."""
+
+    queues: tuple[str, ...]
+    resumed: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class QueuesLeftPaused(WorkerEvent):
+    """A burst ends, and these of its queues are paused: what waits in them was not looked at."""
 
     queues: tuple[str, ...]
 
 
 @frozen(kw_only=True)
 class Housekept(WorkerEvent):
-    """A pass of housekeeping moved *count* rows."""
+    """A pass of housekeeping moved *count* rows; *job_ids* are those that were taken back."""
 
     chore: str
     count: int
+    job_ids: tuple[int, ...] = ()
 
 
 @frozen(kw_only=True)

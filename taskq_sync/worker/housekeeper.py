@@ -86,6 +86,7 @@ class Housekeeper:
             Chore("prune", config.prune_every, lambda session: jobs.prune(session, PASS_LIMIT)),
         ]
         self._wake = Event()
+        self._taken_back: tuple[int, ...] = ()  # by the pass that is being performed
         self._ending = False
         self._service = Service(name, self._run, ended)
 
@@ -131,6 +132,7 @@ class Housekeeper:
 
     def _perform(self, chore: Chore) -> None:
         chore.due_at = monotonic() + chore.every
+        self._taken_back = ()
         try:
             moved = self._link.call(chore.do)
         except TaskQError as error:
@@ -142,7 +144,7 @@ class Housekeeper:
             self._events.emit(ChoreFailing(chore=chore.name, error=None))
         chore.failures = 0
         if moved:
-            self._events.emit(Housekept(chore=chore.name, count=moved))
+            self._events.emit(Housekept(chore=chore.name, count=moved, job_ids=self._taken_back))
         if moved >= PASS_LIMIT:
             chore.due_at = 0.0
 
@@ -150,7 +152,8 @@ class Housekeeper:
         grace = self._grace if self._link.connections == 1 else max(self._grace, FOUND_AGAIN)
         if monotonic() < self._link.connected_at + grace or self._own_come_first():
             return 0
-        return len(self._jobs.take_back(session, PASS_LIMIT))
+        self._taken_back = tuple(each.job_id for each in self._jobs.take_back(session, PASS_LIMIT))
+        return len(self._taken_back)
 
     def _own_come_first(self) -> bool:
         """Whether this worker has still to hear of its own attempts, after an outage or a sleep of the machine.

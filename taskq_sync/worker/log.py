@@ -27,6 +27,9 @@ TOLD_TASKS = 1000
 #: So many jobs are named in one line; the others are counted.
 NAMED_JOBS = 5
 
+#: Where the traceback begins in the text of an exception.
+_TRACEBACK = "\n\nTraceback (most recent call last):\n"
+
 
 def observe(events: Events) -> None:
     """Write the log of the worker whose events these are."""
@@ -37,6 +40,7 @@ def observe(events: Events) -> None:
     events.subscribe(of.JobFailed, _job_failed)
     observe_hooks(events)
     events.subscribe(of.TaskUnknown, partial(_task_unknown, {}))
+    events.subscribe(of.PayloadMisfit, partial(_payload_misfit, {}))
     events.subscribe(of.SuspectDied, _suspect_died)
     events.subscribe(of.ChildUnavailable, _child_unavailable)
     events.subscribe(of.VerdictRefused, _verdict_refused)
@@ -50,6 +54,7 @@ def observe(events: Events) -> None:
     events.subscribe(of.SingletonTaken, _singleton_taken)
     events.subscribe(of.SingletonLost, _singleton_lost)
     events.subscribe(of.QueuesPaused, _paused)
+    events.subscribe(of.QueuesLeftPaused, _left_paused)
     events.subscribe(of.Housekept, _housekept)
     events.subscribe(of.ChoreFailing, _chore_failing)
     events.subscribe(of.ListeningChanged, _listening_changed)
@@ -80,6 +85,10 @@ def _fields(job: ClaimedJob) -> dict[str, Any]:
     return {**job_fields(job), "job": ""}
 
 
+def _span(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds < 60 or seconds % 60 else f"{seconds / 60:g} min"
+
+
 def _info(
     error: BaseException | None,
 ) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
@@ -103,7 +112,12 @@ def _start_refused(event: of.StartRefused) -> None:
 
 def _ended(event: of.WorkerEnded) -> None:
     level = logging.INFO if event.exit_code == 0 else logging.ERROR
-    logger.log(level, "worker %s ends with exit code %d", event.worker_id, event.exit_code)
+    said = ""
+    if event.failing:
+        said = (
+            f": {event.failing} {'jobs have' if event.failing > 1 else 'job has'} failed and did not recover"
+        )
+    logger.log(level, "worker %s ends with exit code %d%s", event.worker_id, event.exit_code, said)
 
 
 def _state_changed(event: of.StateChanged) -> None:
@@ -114,11 +128,28 @@ def _state_changed(event: of.StateChanged) -> None:
 
 
 def _job_failed(event: of.JobFailed) -> None:
-    # The text of an exception has its traceback; what failed in a child process has left nothing else here.
-    text = event.text if event.error is None else event.text.partition("\n")[0]
-    logger.warning(
-        "%s failed: %s", _name(event.job), text, exc_info=_info(event.error), extra=_fields(event.job)
+    if not logger.isEnabledFor(logging.WARNING):
+        return
+    job = event.job
+    # The text of an exception has its traceback. Of one in a child process nothing else has come here.
+    text, sign, trace = event.text.partition(_TRACEBACK)
+    if event.error is not None:
+        text = text.partition("\n")[0]
+    which = f"{job.failure_count + 1} of {job.max_attempts}"
+    tried = which if event.retryable else f"{which}, not to be tried again"
+    record = logger.makeRecord(
+        logger.name,
+        logging.WARNING,
+        __file__,
+        0,
+        "%s failed (%s): %s",
+        (_name(job), tried, text),
+        _info(event.error),
+        extra=_fields(job),
     )
+    if sign and event.error is None:
+        record.exc_text = (sign + trace).strip()
+    logger.handle(record)
 
 
 def _hook_failed(event: of.HookFailed) -> None:
@@ -147,6 +178,21 @@ def _task_unknown(told: dict[str, int], event: of.TaskUnknown) -> None:
         _name(job),
         event.seconds,
         job.queue,
+        extra=_fields(job),
+    )
+
+
+def _payload_misfit(told: dict[str, int], event: of.PayloadMisfit) -> None:
+    """Tell of each task once, as of unknown ones."""
+    job = event.job
+    if len(told) >= TOLD_TASKS or told.setdefault(job.task, job.attempt_id) != job.attempt_id:
+        return
+    logger.warning(
+        "the payload of %s does not fit: %s. It is put back for 1 min, and so are others of this task, for a newer "
+        "worker; a job older than %s (payload_grace) fails",
+        _name(job),
+        event.reason,
+        _span(event.grace),
         extra=_fields(job),
     )
 
@@ -192,7 +238,8 @@ def _checkpoint_refused(event: of.CheckpointRefused) -> None:
 
 def _doubtful(event: of.LeaseDoubtful) -> None:
     logger.warning(
-        "the lease of %s is in doubt: no beat has arrived in time",
+        "the lease of %s is in doubt: no beat has arrived in time. If the database was there, a handler keeps the "
+        "interpreter to itself: see --heartbeat process",
         _name(event.job),
         extra=_fields(event.job),
     )
@@ -228,12 +275,30 @@ def _singleton_lost(event: of.SingletonLost) -> None:
 
 
 def _paused(event: of.QueuesPaused) -> None:
-    logger.info("paused queues: %s", ", ".join(event.queues) or "none")
+    if event.resumed:
+        logger.info("%s resumed", _queues(event.resumed))
+    if event.queues:
+        logger.info("%s paused", _queues(event.queues))
+
+
+def _left_paused(event: of.QueuesLeftPaused) -> None:
+    logger.warning("%s paused: no job of it was looked at", _queues(event.queues))
+
+
+def _queues(names: tuple[str, ...]) -> str:
+    return f"queue {names[0]} is" if len(names) == 1 else f"the queues {', '.join(names)} are"
 
 
 def _housekept(event: of.Housekept) -> None:
-    level = logging.WARNING if event.chore == "take back" else logging.DEBUG
-    logger.log(level, "%s: %d", event.chore, event.count)
+    if not event.job_ids:
+        logger.debug("%s: %d", event.chore, event.count)
+        return
+    more = event.count - NAMED_JOBS
+    named = ", ".join(map(str, event.job_ids[:NAMED_JOBS])) + (f" and {more} more" if more > 0 else "")
+    logger.warning(
+        "took back %s, whose lease had run out: the worker is gone, or was not heard of in time",
+        f"job {named}" if event.count == 1 else f"{event.count} jobs: {named}",
+    )
 
 
 def _chore_failing(event: of.ChoreFailing) -> None:

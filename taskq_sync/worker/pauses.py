@@ -37,6 +37,7 @@ class Pauses:
             if asked_at < self._asked_at:
                 return
             self._asked_at = asked_at
-            changed, self.queues = queues != self.queues, queues
-        if changed:
-            self._events.emit(QueuesPaused(queues=tuple(sorted(queues))))
+            before, self.queues = self.queues, queues
+        if queues != before:
+            resumed = tuple(sorted(before - queues))
+            self._events.emit(QueuesPaused(queues=tuple(sorted(queues)), resumed=resumed))

@@ -24,7 +24,7 @@ from taskq_sync.registry import Registry, TaskSpec
 from taskq_sync.worker import verdicts
 from taskq_sync.worker.attempts import Attempts, LiveAttempt, Stage
 from taskq_sync.worker.context import WorkerContext
-from taskq_sync.worker.events import Events, JobEnded, JobFailed, JobStarted, TaskUnknown
+from taskq_sync.worker.events import Events, JobEnded, JobFailed, JobStarted, PayloadMisfit, TaskUnknown
 from taskq_sync.worker.failures import describe, headline
 from taskq_sync.worker.hooks import JobHooks
 from taskq_sync.worker.isolation import Isolation
@@ -120,6 +120,7 @@ class Runner:
             arguments = spec.structure(codec.from_json(job.payload_json))
         except PayloadError as error:
             verdict = verdicts.of_invalid_payload(job, spec, error)
+            self._report_misfit(job, spec, verdict)
             self._report_failure(job, verdict, None)
             return verdict
         return self._run_handler(attempt, spec, arguments)
@@ -129,6 +130,7 @@ class Runner:
             self._events.emit(JobStarted(job=attempt.job))
         verdict = isolation.run(attempt, spec)
         if verdict is not None:
+            self._report_misfit(attempt.job, spec, verdict)
             self._report_failure(attempt.job, verdict, None)
         return verdict
 
@@ -216,9 +218,21 @@ class Runner:
             transactions=self._transactions,
         )
 
+    def _report_misfit(self, job: ClaimedJob, spec: TaskSpec, verdict: Verdict) -> None:
+        reason = verdicts.misfit(verdict)
+        if reason is not None:
+            self._events.emit(PayloadMisfit(job=job, reason=reason, grace=spec.payload_grace.total_seconds()))
+
     def _report_failure(self, job: ClaimedJob, verdict: Verdict, error: BaseException | None) -> None:
         if verdict.verb == "fail" and self._events.wanted(JobFailed):
-            self._events.emit(JobFailed(job=job, text=json.loads(verdict.members["error"]), error=error))
+            self._events.emit(
+                JobFailed(
+                    job=job,
+                    text=json.loads(verdict.members["error"]),
+                    error=error,
+                    retryable="retryable" not in verdict.members,
+                )
+            )
 
 
 def _verb(attempt: LiveAttempt, verdict: Verdict | None) -> str:

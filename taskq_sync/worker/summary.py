@@ -51,6 +51,7 @@ class Summary:
         self._counts: Counter[str] = Counter()
         self._failing: set[int] = set()
         self._dead: set[int] = set()
+        self._paused: tuple[str, ...] = ()
         self._reason: str | None = None
         self._exit_code: int | None = None
 
@@ -61,6 +62,7 @@ class Summary:
         events.subscribe(of.JobEnded, self._job_ended)
         events.subscribe(of.SuspectDied, self._died)
         events.subscribe(of.AttemptsSettled, self._settled)
+        events.subscribe(of.QueuesPaused, self._queues_paused)
         events.subscribe(of.VerdictRefused, self._refused)
         events.subscribe(of.VerdictsUndelivered, self._undelivered)
         events.subscribe(of.WorkerEnded, self._ended)
@@ -74,6 +76,11 @@ class Summary:
         """
         return len(self._failing)
 
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """Which of the served queues are paused, as far as the worker knows."""
+        return self._paused
+
     def facts(self) -> dict[str, object]:
         """Return everything as one flat object; what only the end shows is missing before it."""
         with self._lock:
@@ -84,6 +91,7 @@ class Summary:
                 "seconds": round(self._ended_at - self._began_at, 3),
                 **{name: self._counts[name] for name in COUNTS},
                 "failing": len(self._failing),
+                "paused": list(self._paused),
             }
 
     def _state_changed(self, event: of.StateChanged) -> None:
@@ -125,6 +133,10 @@ class Summary:
                 self._count(answer.status, answer.job_id)
             else:
                 self._count(_REQUEUED.get(verdict.verb, "released"), answer.job_id)
+
+    def _queues_paused(self, event: of.QueuesPaused) -> None:
+        with self._lock:
+            self._paused = event.queues
 
     def _refused(self, event: of.VerdictRefused) -> None:
         if event.consequence == of.LEFT_TO_ITS_LEASE:

@@ -25,6 +25,7 @@ jitter.
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 from taskq_sync import codec
@@ -51,6 +52,9 @@ NO_CHILD_PAUSE = timedelta(seconds=30)
 
 #: The pause of a job whose handler a stopping worker could not wait for.
 SHUTDOWN_PAUSE = timedelta(seconds=5)
+
+#: How the cause of a release and the error of a failure begin when the payload does not fit.
+_INVALID_PAYLOAD = "invalid_payload: "
 
 #: The cause of a release by which the attempt leaves no trace; the schema knows it, too.
 _NOT_STARTED = "not_started"
@@ -108,9 +112,17 @@ def of_invalid_payload(job: ClaimedJob, spec: TaskSpec, error: PayloadError) -> 
     claimed_at = job.lease_expires_at - job.lease  # both by the clock of the database, as created_at
     if claimed_at - job.created_at < spec.payload_grace:
         return Verdict.release(
-            job.job_id, job.attempt_id, delay=INVALID_PAYLOAD_PAUSE, cause=f"invalid_payload: {error}"
+            job.job_id, job.attempt_id, delay=INVALID_PAYLOAD_PAUSE, cause=f"{_INVALID_PAYLOAD}{error}"
         )
-    return _fail(job, f"invalid_payload: {error}", retryable=False)
+    return _fail(job, f"{_INVALID_PAYLOAD}{error}", retryable=False)
+
+
+def misfit(verdict: Verdict) -> str | None:
+    """Return what does not fit, if *verdict* puts a job back because of its payload; else None."""
+    if verdict.verb != "release" or "cause" not in verdict.members:
+        return None
+    _, sign, reason = str(json.loads(verdict.members["cause"])).partition(_INVALID_PAYLOAD)
+    return reason if sign else None
 
 
 def of_unknown_commit(job: ClaimedJob) -> Verdict:

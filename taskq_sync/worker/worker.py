@@ -25,11 +25,13 @@ from taskq_sync.db.schema import Schema
 from taskq_sync.errors import ConfigError, DatabaseUnavailable, HookError, WrongState
 from taskq_sync.hooks import WorkerProcess
 from taskq_sync.worker import log
+from taskq_sync.worker.application import Application
 from taskq_sync.worker.config import WorkerConfig, WorkerOptions
 from taskq_sync.worker.events import (
     ALREADY_RUNNING,
     Events,
     PartDied,
+    QueuesLeftPaused,
     SingletonTaken,
     StartRefused,
     WorkerEnded,
@@ -71,6 +73,8 @@ class Worker:
         for one that runs in a child process when no *application* is given.
         """
         tq.registry.check()
+        if queues is None:
+            _check_tasks(tq, options.get("application"))
         self.config = WorkerConfig(queues=tq.registry.queues if queues is None else queues, **options)
         self._check_isolation(tq)
         self._check_singleton(tq)
@@ -115,7 +119,10 @@ class Worker:
             code = self._run()
         if code == EXIT_DRAINED and self.config.fail_on_error and self.summary.failing:
             code = EXIT_JOBS_FAILED
-        self.events.emit(WorkerEnded(worker_id=self.worker_id, exit_code=code))
+        if self.config.burst and self.summary.paused:
+            self.events.emit(QueuesLeftPaused(queues=self.summary.paused))
+        failing = self.summary.failing if self.config.fail_on_error else 0
+        self.events.emit(WorkerEnded(worker_id=self.worker_id, exit_code=code, failing=failing))
         if self._owns_process and not self._parts.ended:
             _leave(code)
         return code
@@ -231,6 +238,16 @@ class Worker:
             self.events.emit(PartDied(part=name, error=error))
             self._lifecycle.request_stop(f"{name} died", failed=True)
         self._lifecycle.rouse()
+
+
+def _check_tasks(tq: TaskQ, application: Application | None) -> None:
+    """Refuse a program without tasks: nobody has said which queues to serve either."""
+    if not tq.registry.queues:
+        name = None if application is None else application.app
+        raise ConfigError(
+            f"{name or 'the program'} has no tasks",
+            hint="import the modules that define them (--import shop.tasks), or name --queues",
+        )
 
 
 def _leave(code: int) -> NoReturn:

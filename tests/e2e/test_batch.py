@@ -103,6 +103,43 @@ def test_json_comes_also_when_the_process_leaves_a_thread_behind(taskq: CommandL
     assert sql.job(job_id)["status"] == "queued"
 
 
+def test_a_burst_on_a_paused_queue_says_so(taskq: CommandLine, sql: Contract) -> None:
+    sql.new_job(task="noop")
+    sql.pause_queue(queue="q", actor="test")
+    done = taskq.run(*BURST, "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["paused"] == ["q"]
+    assert "WARNING taskq_sync.worker queue q is paused: no job of it was looked at" in done.err
+
+
+def test_the_code_of_failed_jobs_is_explained(taskq: CommandLine, sql: Contract) -> None:
+    sql.new_job(task="fails", backoff=HOUR)
+    done = taskq.run(*BURST, "--fail-on-error", "--log-format", "json")
+    last = json.loads(done.err.splitlines()[-1])
+    assert last["message"].endswith("ends with exit code 4: 1 job has failed and did not recover")
+
+
+def test_a_program_without_tasks_is_told_to_import_them(taskq: CommandLine) -> None:
+    (taskq.folder / "empty.py").write_text("from taskq_sync import TaskQ\ntq = TaskQ()\n")
+    done = taskq.run("worker", "--app", "empty:tq")
+    assert done.code == 1
+    assert done.err.startswith("taskq-sync: empty:tq has no tasks: import the modules that define them")
+
+
+def test_waiting_for_delayed_jobs_is_for_bursts(taskq: CommandLine) -> None:
+    done = taskq.run("worker", "--app", "app:tq", "--wait-for-delayed", "5s")
+    assert done.code == 2
+    assert "add --burst" in done.err
+
+
+def test_a_missing_client_library_is_one_sentence(taskq: CommandLine) -> None:
+    (taskq.folder / "psycopg.py").write_text('raise ImportError("no pq wrapper available.")\n')
+    done = taskq.run("status", env={"PYTHONPATH": str(taskq.folder)})
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("taskq-sync: psycopg finds no libpq")
+    assert len(done.err.splitlines()) == 1
+
+
 def test_json_is_for_bursts(taskq: CommandLine) -> None:
     done = taskq.run("worker", "--app", "app:tq", "--json")
     assert (done.code, done.out) == (2, "")

@@ -101,5 +101,7 @@ def test_the_wheel_works_away_from_the_checkout(wheel, tmp_path, empty_dsn):
     assert Path(where).is_relative_to(site)
     command = environment / "bin" / "taskq-sync"
     assert "installed" in run(command, "migrate", "--dsn", empty_dsn, cwd=tmp_path)
-    assert run(command, "enqueue", "t", "--dsn", empty_dsn, cwd=tmp_path) == "job 1 enqueued\n"
+    assert (
+        run(command, "enqueue", "t", "--dsn", empty_dsn, cwd=tmp_path) == "job 1 enqueued in queue default\n"
+    )
     assert run(python, "-m", "taskq_sync", "--version", cwd=tmp_path).startswith("taskq-sync, version ")

@@ -97,7 +97,8 @@ class TestSpec:
             ({"payload_grace": "x"}, "payload_grace must be seconds"),
             ({"isolation": "fork"}, "isolation of task 'shop.pack' must be thread or process"),
             ({"isolation": "process", "interrupt": True}, "cannot have interrupt and run in a child process"),
-            ({"isolation": "process", "memory_limit": 1000}, "must be at least 1048576 bytes, it is 1000"),
+            ({"isolation": "process", "memory_limit": 1000}, "must be a number of bytes, it is 1000"),
+            ({"isolation": "process", "memory_limit": "1GB"}, "must be a number of bytes, it is '1GB'"),
             ({"memory_limit": 2**30}, "has a memory_limit and runs in a thread"),
         ],
     )

@@ -18,7 +18,7 @@ from kit.workers import WorkerThread
 from taskq_sync import TaskQ
 from taskq_sync.errors import ConfigError
 from taskq_sync.worker import Application, Worker
-from taskq_sync.worker.events import ChildKilled, ChildUnavailable, JobFailed, LeaseWasLost
+from taskq_sync.worker.events import ChildKilled, ChildUnavailable, JobFailed, LeaseWasLost, PayloadMisfit
 
 Drain = Callable[..., WorkerThread]
 Work = Callable[..., WorkerThread]
@@ -103,6 +103,15 @@ def test_what_a_handler_does_means_the_same_as_in_a_thread(
     assert (job["status"], job["outcome"]) == (status, outcome)
     assert error is None or job["error"].startswith(error)
     assert len(worker.of(JobFailed)) == (status == "failed")
+
+
+def test_a_payload_that_does_not_fit_is_told_by_the_worker(
+    enqueue: Enqueue, drain_isolated: Drain, sql: Contract
+) -> None:
+    job_id = enqueue("add", a=1)
+    worker = drain_isolated()
+    [event] = worker.of(PayloadMisfit)
+    assert (event.job.job_id, event.reason) == (job_id, "add needs 'b'")
 
 
 def test_the_traceback_of_a_handler_is_kept(enqueue: Enqueue, drain_isolated: Drain, sql: Contract) -> None:

@@ -38,13 +38,19 @@ def _is_cancelled(sql: Contract, job_id: int) -> bool:
     return bool(sql.job(job_id)["status"] == "cancelled")
 
 
-def test_takes_back_what_a_dead_worker_held(tq: TaskQ, work: Work, sql: Contract) -> None:
+def test_takes_back_what_a_dead_worker_held(
+    tq: TaskQ, work: Work, sql: Contract, caplog: pytest.LogCaptureFixture
+) -> None:
     """B01, B07: whatever became of the worker that held it."""
     task(tq)
     attempt = sql.new_attempt()
     sql.run_out(attempt["job_id"])
-    work(take_back_every=0.05, lease=0.3)
+    worker = work(take_back_every=0.05, lease=0.3)
     eventually(lambda: sql.job(attempt["job_id"])["status"] == "succeeded", "the job is run")
+    assert worker.wait_for(Housekept).job_ids == (attempt["job_id"],)
+    assert [
+        each for each in caplog.messages if each.startswith(f"took back job {attempt['job_id']}, whose lease")
+    ]
     assert [row["verb"] for row in sql.job_history(job_id=attempt["job_id"])] == ["take_back", "complete"]
 
 

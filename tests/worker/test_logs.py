@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from kit.contract import Contract
 from kit.workers import WorkerThread
 from taskq_sync import ConfigError, JobContext, JobLogFilter, TaskQ
+from taskq_sync.logs import JsonFormatter
 from taskq_sync.worker import Application
-from taskq_sync.worker.events import JobFailed
+from taskq_sync.worker.events import JobFailed, QueuesPaused
 
 Drain = Callable[..., WorkerThread]
 Enqueue = Callable[..., int]
@@ -98,7 +100,9 @@ def test_what_a_worker_says_of_a_job_has_its_fields_and_names_it_once(
     [record] = [each for each in log.of("taskq_sync.worker") if each.levelno == logging.WARNING]
     assert (record.job_id, record.job_task, record.job) == (job_id, "mail.welcome", "")
     [line] = [each for each in log.lines() if "no such user" in each]
-    assert line.startswith(f"job {job_id} (mail.welcome, attempt 1) failed: ValueError: no such user\nTrace")
+    assert line.startswith(
+        f"job {job_id} (mail.welcome, attempt 1) failed (1 of 1): ValueError: no such user\nTrace"
+    )
 
 
 def test_a_failure_has_one_traceback_without_frames_of_the_library(
@@ -137,6 +141,44 @@ def test_a_failure_in_a_child_process_has_one_traceback_too(
     assert "taskq_sync/worker/" not in text
     [record] = [each for each in log.of("taskq_sync.worker") if "of all things" in each.getMessage()]
     assert record.job_id == job_id
+    line = json.loads(JsonFormatter().format(record))
+    said = f"job {job_id} (fail, attempt 1) failed (1 of 1): kit.isolated.Unsuitable: of all things"
+    assert line["message"] == said
+    assert line["exception"].startswith("Traceback (most recent call last):\n")
+    assert "in fail" in line["exception"]
+
+
+def test_a_failure_says_how_much_of_the_budget_is_spent(tq: TaskQ, drain: Drain, log: Kept) -> None:
+    @tq.task(name="t", max_attempts=2, backoff=0, give_up_on=KeyError)
+    def handler(last: bool) -> None:
+        raise KeyError("k") if last else ValueError("v")
+
+    handler.enqueue(last=False)
+    drain(slots=1)
+    handler.enqueue(last=True)
+    drain(slots=1)
+    said = [each.getMessage().partition(") ")[2] for each in log.records if each.levelno == logging.WARNING]
+    assert said == [
+        "failed (1 of 2): ValueError: v",
+        "failed (2 of 2): ValueError: v",
+        "failed (1 of 2, not to be tried again): KeyError: 'k'",
+    ]
+
+
+def test_a_queue_that_is_paused_and_resumed_is_told_by_name(
+    tq: TaskQ, work: Callable[..., WorkerThread], log: Kept, sql: Contract
+) -> None:
+    @tq.task(queue="mail")
+    def handler() -> None: ...
+
+    sql.pause_queue(queue="mail", actor="test")
+    worker = work(announce_every=0.05, poll_interval=0.05)
+    worker.wait_for(QueuesPaused)
+    sql.resume_queue(queue="mail", actor="test")
+    worker.wait_for(QueuesPaused, lambda event: event.resumed)
+    lines = log.lines()
+    assert "queue mail is paused" in lines
+    assert "queue mail is resumed" in lines
 
 
 def test_the_log_is_the_first_observer(tq: TaskQ, drain: Drain, log: Kept) -> None:

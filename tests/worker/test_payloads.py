@@ -11,7 +11,7 @@ import pytest
 from kit.contract import Contract
 from kit.workers import WorkerThread
 from taskq_sync import TaskQ
-from taskq_sync.worker.events import TaskUnknown
+from taskq_sync.worker.events import PayloadMisfit, TaskUnknown
 
 Drain = Callable[..., WorkerThread]
 
@@ -44,6 +44,18 @@ def test_a_payload_that_does_not_fit_a_young_job_is_left_to_newer_workers(
     [attempt] = sql.job_history(job_id=job_id)
     assert attempt["reason"].startswith("invalid_payload: ")
     assert called == []
+
+
+def test_a_payload_that_does_not_fit_is_told_once_for_each_task(
+    called: list[int], drain: Drain, sql: Contract, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        sql.new_job(payload={"number": "7"})
+    worker = drain()
+    assert [event.grace for event in worker.of(PayloadMisfit)] == [600.0] * 3
+    [line] = [each for each in caplog.messages if "does not fit" in each]
+    assert "expected int, got str at $.number. It is put back for 1 min" in line
+    assert line.endswith("a job older than 10 min (payload_grace) fails")
 
 
 def test_a_payload_that_does_not_fit_an_old_job_ends_it(

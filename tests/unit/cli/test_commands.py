@@ -48,13 +48,14 @@ def announce(conn, worker_id, **info):
 
 class TestEnqueue:
     def test_any_task_goes_without_an_application(self, taskq, conn):
-        assert taskq.check("enqueue", "t", '{"a": 1}').startswith("job ")
+        assert taskq.check("enqueue", "t", '{"a": 1}').endswith(" enqueued in queue default\n")
         assert conn.execute("select queue, task, payload from taskq.job_view").fetchall() == [
             ("default", "t", {"a": 1})
         ]
 
     def test_an_application_gives_queue_options_and_a_check_of_the_payload(self, taskq, conn):
-        taskq.check("enqueue", "mail.welcome", '{"user_id": 7}', "--app", "app:tq", "--delay", "2h")
+        said = taskq.check("enqueue", "mail.welcome", '{"user_id": 7}', "--app", "app:tq", "--delay", "2h")
+        assert said.endswith(" enqueued\n")
         row = conn.execute(
             "select queue, task, payload, max_attempts, scheduled_at - created_at > '119 min' from taskq.job_view"
         ).fetchone()
@@ -134,7 +135,7 @@ class TestEnqueue:
 
     def test_tells_what_became_of_a_replace(self, taskq, conn):
         replace = ("enqueue", "t", "--unique-key", "k", "--unique-mode", "replace")
-        job = taskq.check(*replace).removesuffix(" enqueued\n")
+        job = taskq.check(*replace).removesuffix(" enqueued in queue default\n")
         assert (
             taskq.check(*replace)
             == f"{job} had the unique key and not been started: it has this request now\n"
@@ -176,6 +177,10 @@ class TestEnqueue:
                 ("t", '{"a": 1,\n b: 2}'),
                 "Invalid value for PAYLOAD: this is no JSON: Expecting property name enclosed in double "
                 "quotes: line 2 column 2",
+            ),
+            (
+                ("t", "{user_id: 7}"),
+                """; write an object such as '{"user_id": 7}'""",
             ),
             (("t", "--headers", "{"), "Invalid value for '--headers': this is no JSON"),
             (("t", "--delay", "soon"), "'soon' is no span of time"),

@@ -43,6 +43,13 @@ def bench() -> Bench:
     return Bench()
 
 
+def test_the_queues_that_are_paused_last_are_shown(bench: Bench) -> None:
+    assert bench.summary.facts()["paused"] == []
+    bench.events.emit(of.QueuesPaused(queues=("a", "b")))
+    bench.events.emit(of.QueuesPaused(queues=("b",), resumed=("a",)))
+    assert bench.summary.facts()["paused"] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("verdict", "result", "status", "counts"),
     [

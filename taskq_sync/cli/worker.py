@@ -169,7 +169,7 @@ def worker(
     Goes on until a signal, or with --burst until there is nothing more to run.
 
     SIGTERM and SIGINT stop it softly: it takes no more jobs and waits for those that run. A second signal does
-    not wait.
+    not wait; the same one again within a second is no second one.
 
     Exit codes: 0 drained, or the singleton runs already; 1 a part of the worker died, a hook refused the start, or
     the last outcomes were not delivered; 2 usage; 3 there were handlers that would not end; 4 jobs have failed, with

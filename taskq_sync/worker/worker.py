@@ -101,15 +101,15 @@ class Worker:
         """Run until somebody stops the worker, and return the exit code.
 
         0: drained. 1: a part of the worker died, verdicts could not be delivered, or a hook of
-        `on_worker_start` failed. 3: there are handlers that would not end, and their jobs are released; or
-        there were too many of them to go on; or a hook of the process did not end and a second request
-        came. 4, with `fail_on_error`: drained, but jobs have failed and did not recover in this run. 69:
-        the database was unavailable at the start.
+        `on_worker_start` failed. 3: there are handlers that would not end, or whose child processes had to be
+        killed, and their jobs are released; or there were too many of them to go on; or a hook of the process
+        did not end and a second request came. 4, with `fail_on_error`: drained, but jobs have failed and did
+        not recover in this run. 69: the database was unavailable at the start.
 
-        In the main thread SIGTERM and SIGINT stop the worker softly, and a second one does not wait; and
-        handlers that would not end are left behind there by ending the process, with the exit code. In any
-        other thread `stop` is the way to end it. Raises `SchemaError` at the start, `WrongState` when it
-        was run before.
+        In the main thread SIGTERM and SIGINT stop the worker softly, and a second one does not wait; the same
+        one within `signals.SAME_WITHIN` is no second one. Handlers that would not end are left behind there by
+        ending the process, with the exit code. In any other thread `stop` is the way to end it. Raises
+        `SchemaError` at the start, `WrongState` when it was run before.
         """
         if self._was_run:
             raise WrongState(f"worker {self.worker_id} was run before; make another one")

@@ -89,6 +89,7 @@ def test_json_is_one_object_and_all_that_is_printed(taskq: CommandLine, sql: Con
         "died": 0,
         "undelivered": 0,
         "failing": 1,
+        "paused": [],
     }
     assert done.code == 4
 

@@ -3,8 +3,8 @@
 Handlers are installed explicitly, so a worker that is PID 1 of a container hears them too: the kernel gives
 such a process no default action.
 
-One stop may arrive as two signals: GNU `timeout` signals its child, and then the process group that it shares with it. So
-the same signal once more counts only after a while.
+One stop may arrive as two signals: GNU `timeout` signals its child, and then the process group that it shares with
+it. So the same signal once more counts only after a while.
 """
 
 from __future__ import annotations

@@ -165,6 +165,8 @@ def test_a_second_signal_waits_for_no_process(supervise: Start, sql: Contract) -
         process.send_signal(signal.SIGINT)
         code, logged = end(process)
     assert code == 3, logged
+    assert "second SIGINT: 2 processes are told to wait no longer" in logged
+    assert "second request to stop: waiting no longer" in logged
     assert [sql.job(job)["status"] for job in jobs] == ["queued"] * 4
     assert {row["reason"] for job in jobs for row in sql.job_history(job_id=job)} == {"worker_shutdown"}
 

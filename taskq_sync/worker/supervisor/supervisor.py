@@ -59,6 +59,7 @@ class Supervisor:
         self._places = [Place(index, self._start, self._is_hopeless) for index in range(processes)]
         self._wakeups = Wakeups()
         self._proven = False
+        self._asked = False  # by a signal, to stop
         self._is_first_process = os.getpid() == 1
 
     def run(self) -> int:
@@ -101,7 +102,11 @@ class Supervisor:
     def _obey(self) -> None:
         while (name := self._wakeups.take_stop()) is not None:
             running = sum(place.process is not None for place in self._places)
-            logger.info("%s: %d processes are told to stop", name, running)
+            if self._asked:
+                logger.warning("second %s: %d processes are told to wait no longer", name, running)
+            else:
+                logger.info("%s: %d processes are told to stop", name, running)
+            self._asked = True
             self._stop()
 
     def _stop(self) -> None:

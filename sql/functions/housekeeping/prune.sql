@@ -5,7 +5,8 @@
 --
 -- Arguments: p_limit 1 to 10,000 jobs, and as many rows of audit.
 -- Returns: how many jobs were deleted.
--- Locks: finished rows in order of time, skipping locked ones; one pass at a time, another returns 0.
+-- Locks: finished rows in order of time, then their unique_keys rows, skipping locked ones; one
+--   pass at a time, another returns 0.
 -- Raises: TQ422 bad input.
 -- Called by: workers, housekeep.
 create or replace function taskq.prune(p_limit int = 1000)
@@ -33,8 +34,15 @@ begin
   )
   select array_agg(l.id) into v_ids from locked l;
   if v_ids is not null then
+    -- a key that somebody takes right now keeps its job until the next pass
+    delete from taskq.unique_keys u
+    where u.ctid = any (array(
+      select k.ctid from taskq.unique_keys k where k.job_id = any (v_ids) for update skip locked));
+    v_ids := array(
+      select i.id from unnest(v_ids) as i (id)
+      except
+      select u.job_id from taskq.unique_keys u where u.job_id = any (v_ids));
     delete from taskq.attempts a where a.job_id = any (v_ids);
-    delete from taskq.unique_keys u where u.job_id = any (v_ids);
     delete from taskq.finished f where f.id = any (v_ids);
     get diagnostics v_count = row_count;
     delete from taskq.jobs j where j.id = any (v_ids);

@@ -35,6 +35,7 @@ declare
   v_more    text[];
   v_jobs    bigint[];
   v_over    text[];                -- their rows count no longer
+  v_ended   bigint[];              -- of these their holders, unless a start set the row free
   v_stays   bigint[];              -- holders to be locked, in order of id
   v_rewrite boolean[];             -- whether each is to be replaced
   v_several   boolean;
@@ -73,11 +74,12 @@ begin
       array_agg(row(p_queue, h.key, h.job_id, h.waiting, false, h.expires_at)::taskq.unique_keys order by h.n)
         filter (where h.state <> 'held'),
       array_agg(h.key) filter (where h.state = 'over'),
+      array_agg(h.holder) filter (where h.state = 'over' and not h.free),
       array_agg(h.holder order by h.holder) filter (where h.state = 'queued'),
       array_agg(h.replaces order by h.holder) filter (where h.state = 'queued')
-    into v_more, v_jobs, v_wanted, v_over, v_stays, v_rewrite
+    into v_more, v_jobs, v_wanted, v_over, v_ended, v_stays, v_rewrite
     from (
-      select w.n, w.key, w.job_id, w.waiting, w.expires_at, u.job_id as holder, w.key = any (v_replacing) as replaces,
+      select w.n, w.key, w.job_id, w.waiting, w.expires_at, u.job_id as holder, u.free, w.key = any (v_replacing) as replaces,
         case
           when u.job_id is null then 'gone'
           when u.job_id = w.job_id or u.job_id = any (v_locked) then 'held'
@@ -105,11 +107,13 @@ begin
     end if;
 
     if v_over is not null then
+      -- looked at again under the lock: a job that was started may be back with its key, and a
+      -- row may have become that of another live job, whose time is over by this clock
       with locked as materialized (
         select u.key
         from taskq.unique_keys u
         where u.queue = p_queue and u.key = any (v_over)
-          and (u.free or u.expires_at is not null) and (u.expires_at is null or u.expires_at <= v_now)
+          and (u.free or u.job_id = any (v_ended)) and (u.expires_at is null or u.expires_at <= v_now)
         order by u.key collate "C"
         for update
       )

@@ -47,8 +47,10 @@ begin
   if v_keyed then
     v_ids := taskq.admit_keys(v_ids);
   end if;
-  if v_named then  -- a key that counts only until the start is now for whoever asks next
-    update taskq.unique_keys u set free = true where u.job_id = any (v_ids) and u.waiting;
+  if v_named then
+    -- a key that counts only until the start is now for whoever asks next; one that is free
+    -- already, of a job that came back without it, may be locked by who takes it
+    update taskq.unique_keys u set free = true where u.job_id = any (v_ids) and u.waiting and not u.free;
   end if;
   if cardinality(v_ids) > 0 then
     return query select * from taskq.claim_move(v_ids, p_queues, p_worker_id, p_lease);

@@ -44,9 +44,11 @@ create index ready_order on taskq.ready (concurrency_key, id)
 create index ready_order_head on taskq.ready (concurrency_key)
   where is_ordered and hold is distinct from 'order';
 
--- store_jobs: the depth of a queue, for those that the claim index does not count.
-create index ready_held on taskq.ready (queue)
-  where hold is not null;
+-- depth, queue_stats: the jobs of a queue that the claim index does not count. Collation and
+-- condition keep it to those who repeat them: for the first held row of a key the planner would
+-- walk through all held rows.
+create index ready_held on taskq.ready (queue collate "C")
+  where (hold is null) is false;
 
 -- expire_ttl: the rows whose time is over.
 create index ready_expiry on taskq.ready (expires_at)

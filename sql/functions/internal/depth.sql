@@ -19,7 +19,7 @@ begin
   from (
     (select from taskq.ready r where r.queue = p_queue and r.hold is null limit p_bound)
     union all
-    (select from taskq.ready r where r.queue = p_queue and r.hold is not null limit p_bound)
+    (select from taskq.ready r where r.queue collate "C" = p_queue and (r.hold is null) is false limit p_bound)
     limit p_bound
   ) waiting;
   return v_depth;

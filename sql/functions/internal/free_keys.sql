@@ -13,6 +13,7 @@ create or replace function taskq.free_keys(p_keys text[])
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 begin
   insert into taskq.signals (kind, key)
@@ -31,6 +32,7 @@ begin
     where (
       select true from taskq.ready r
       where r.hold = 'key' and r.concurrency_key = k.key and r.queue = served.queue
+      order by r.priority desc, r.scheduled_at, r.id  -- the index, and no other
       limit 1
     )
     or (

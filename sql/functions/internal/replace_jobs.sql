@@ -54,21 +54,21 @@ begin
       concurrency_key = q.new_key, max_attempts = q.max_attempts, backoff = q.backoff,
       backoff_max = q.backoff_max, lease = q.lease, ttl = q.ttl
     from request q
-    where j.id = q.id
+    where j.id = q.id and j.id = any (p_holders)
   ),
   queued as (
     update taskq.ready r
     set task = q.task, priority = q.priority, scheduled_at = q.due_at, expires_at = q.due_at + q.ttl,
       concurrency_key = q.new_key, hold = q.hold, failure_count = 0, progress = null
     from request q
-    where r.id = q.id
+    where r.id = q.id and r.id = any (p_holders)
   ),
   keyed as (
     update taskq.unique_keys u
     set waiting = q.unique_scope is not distinct from 'waiting',
       expires_at = greatest(u.expires_at, v_now + q.unique_for)
     from request q
-    where u.job_id = q.id
+    where u.job_id = q.id and u.job_id = any (p_holders)
   )
   select array_agg(q.id), min(q.due_at),
     array_agg(q.old_key) filter (where q.was_free and q.old_key is distinct from q.new_key)
@@ -85,12 +85,10 @@ begin
   return array(
     select case
       when h.id = any (v_replaced) then 'replaced'
-      when exists (
-        select from taskq.unique_keys u where u.job_id = h.id and (not u.free or u.expires_at > v_now)
-      ) then
-        case
-          when exists (select from taskq.running r where r.id = h.id) then 'running'
-          when exists (select from taskq.finished f where f.id = h.id) then 'existed'
+      when (select not u.free or u.expires_at > v_now from taskq.unique_keys u where u.job_id = h.id) then
+        case  -- no `exists`, which would scan the table once it is large
+          when (select true from taskq.running r where r.id = h.id) then 'running'
+          when (select true from taskq.finished f where f.id = h.id) then 'existed'
         end
     end
     from unnest(p_holders) with ordinality as h (id, n)

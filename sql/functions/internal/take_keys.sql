@@ -25,6 +25,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set plan_cache_mode = force_generic_plan  -- planning costs more than running, and there is one good plan
+set enable_seqscan = off
 as $$
 declare
   v_now     constant timestamptz := taskq.clock();
@@ -34,8 +35,8 @@ declare
   v_locked  bigint[] := '{}';      -- holders that have not been started, and will not be now
   v_more    text[];
   v_jobs    bigint[];
-  v_over    text[];                -- their rows count no longer
-  v_ended   bigint[];              -- of these their holders, unless a start set the row free
+  v_over    taskq.unique_keys[];   -- their rows count no longer: what these are to become
+  v_ended   bigint[];              -- the holder of each, null where a start set the row free
   v_stays   bigint[];              -- holders to be locked, in order of id
   v_rewrite boolean[];             -- whether each is to be replaced
   v_several   boolean;
@@ -67,29 +68,19 @@ begin
       on conflict (queue, key) do nothing;
     end if;
 
-    -- one index probe per key: a join here would scan all keys once they are many
-    select
-      array_agg(h.key) filter (where h.state = 'held'),
-      array_agg(h.holder) filter (where h.state = 'held'),
-      array_agg(row(p_queue, h.key, h.job_id, h.waiting, false, h.expires_at)::taskq.unique_keys order by h.n)
-        filter (where h.state <> 'held'),
-      array_agg(h.key) filter (where h.state = 'over'),
-      array_agg(h.holder) filter (where h.state = 'over' and not h.free),
-      array_agg(h.holder order by h.holder) filter (where h.state = 'queued'),
-      array_agg(h.replaces order by h.holder) filter (where h.state = 'queued')
-    into v_more, v_jobs, v_wanted, v_over, v_ended, v_stays, v_rewrite
-    from (
+    -- one index probe per key: a join here, or an `exists`, would scan the table once it is large
+    with seen as materialized (
       select w.n, w.key, w.job_id, w.waiting, w.expires_at, u.job_id as holder, u.free, w.key = any (v_replacing) as replaces,
         case
           when u.job_id is null then 'gone'
           when u.job_id = w.job_id or u.job_id = any (v_locked) then 'held'
           when u.expires_at > v_now and u.free then 'held'
           when u.free then 'over'
-          when (u.waiting or w.key = any (v_replacing)) and exists (select from taskq.ready r where r.id = u.job_id)
+          when (u.waiting or w.key = any (v_replacing)) and (select true from taskq.ready r where r.id = u.job_id)
             then 'queued'
           when u.expires_at is null or u.expires_at > v_now then 'held'
-          when exists (select from taskq.ready r where r.id = u.job_id)
-            or exists (select from taskq.running r where r.id = u.job_id) then 'held'
+          when (select true from taskq.ready r where r.id = u.job_id)
+            or (select true from taskq.running r where r.id = u.job_id) then 'held'
           else 'over'
         end as state
       from unnest(v_wanted) with ordinality as w (queue, key, job_id, waiting, free, expires_at, n)
@@ -99,29 +90,34 @@ begin
         where k.queue = p_queue and k.key = w.key
         limit 1
       ) u on true
-    ) h;
+    )
+    select
+      array_agg(h.key) filter (where h.state = 'held'),
+      array_agg(h.holder) filter (where h.state = 'held'),
+      array_agg(row(p_queue, h.key, h.job_id, h.waiting, false, h.expires_at)::taskq.unique_keys order by h.n)
+        filter (where h.state <> 'held'),
+      array_agg(row(p_queue, h.key, h.job_id, h.waiting, false, h.expires_at)::taskq.unique_keys order by h.n)
+        filter (where h.state = 'over'),
+      array_agg(case when not h.free then h.holder end order by h.n) filter (where h.state = 'over'),
+      array_agg(h.holder order by h.holder) filter (where h.state = 'queued'),
+      array_agg(h.replaces order by h.holder) filter (where h.state = 'queued')
+    into v_more, v_jobs, v_wanted, v_over, v_ended, v_stays, v_rewrite
+    from seen h;
     v_keys := v_keys || v_more;
     v_holders := v_holders || v_jobs;
     if v_several and v_look > 1 and v_wanted is not null then
       raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
     end if;
 
-    if v_over is not null then
-      -- looked at again under the lock: a job that was started may be back with its key, and a
-      -- row may have become that of another live job, whose time is over by this clock
-      with locked as materialized (
-        select u.key
-        from taskq.unique_keys u
-        where u.queue = p_queue and u.key = any (v_over)
-          and (u.free or u.job_id = any (v_ended)) and (u.expires_at is null or u.expires_at <= v_now)
-        order by u.key collate "C"
-        for update
-      )
+    -- looked at again under the lock: a job that was started may be back with its key, and a row
+    -- may have become that of another live job, whose time is over by this clock
+    for v_place in 1 .. coalesce(cardinality(v_over), 0) loop
       update taskq.unique_keys u
-      set job_id = w.job_id, waiting = w.waiting, free = false, expires_at = w.expires_at
-      from unnest(v_wanted) as w
-      where u.queue = p_queue and u.key = w.key and w.key = any (array(select l.key from locked l));
-    end if;
+      set job_id = v_over[v_place].job_id, waiting = v_over[v_place].waiting, free = false,
+        expires_at = v_over[v_place].expires_at
+      where u.queue = p_queue and u.key = v_over[v_place].key
+        and (u.free or u.job_id = v_ended[v_place]) and (u.expires_at is null or u.expires_at <= v_now);
+    end loop;
     for v_place in 1 .. coalesce(cardinality(v_stays), 0) loop
       if v_rewrite[v_place] then
         perform from taskq.ready r where r.id = v_stays[v_place] for update;

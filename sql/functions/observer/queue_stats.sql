@@ -46,7 +46,9 @@ begin
     from dead d where d.name is not null
   ),
   hoard as materialized (
-    select r.queue as name from taskq.ready r where r.hold in ('key', 'order') limit 10001
+    select h.queue as name
+    from (select r.queue, r.hold from taskq.ready r where (r.hold is null) is false limit 10001) h
+    where h.hold in ('key', 'order')
   ),
   named (name) as (
     select p_queue where p_queue is not null

@@ -46,6 +46,7 @@ begin
         where (
           select true from taskq.ready r
           where r.hold = 'key' and r.concurrency_key = k.key and r.queue = poll_hint.queue
+          order by r.priority desc, r.scheduled_at, r.id  -- the index, and no other
           limit 1)
         or (
           select r.queue from taskq.ready r

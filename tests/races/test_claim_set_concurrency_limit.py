@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kit.contract import refused
 from races.sessions import Session, ids
 
 
@@ -115,12 +116,25 @@ def test_a_pattern_that_is_raised_while_a_claim_holds_its_jobs_leaves_none_of_th
 
 
 def test_a_claim_does_not_wait_for_a_change_of_a_pattern(one: Session, impatient: Session) -> None:
-    keyed, free = one.new_job(concurrency_key="k"), one.new_job()
+    """It counts the old limit, but puts nothing on hold that the change would not see."""
+    one.set_concurrency_limit(key="closed*", max_running=0)
+    closed = one.new_job(concurrency_key="closed")
+    keyed, second, free = *(one.new_job(concurrency_key="k") for _ in range(2)), one.new_job()
 
     with one.transaction():
-        one.set_concurrency_limit(key="other*", max_running=3)
-        [claimed] = impatient.claim(queues=["q"], worker_id="w", limit=10)
-        assert claimed["job_id"] == free
+        one.set_concurrency_limit(key="closed*", max_running=3)
+        claimed = impatient.claim(queues=["q"], worker_id="w", limit=10)
+        assert ids(claimed) == [keyed, free]
+        assert impatient.value("select count(*) from taskq.ready where hold is not null") == 0
         assert impatient.poll_hint(queues=["q"])[0]["state"] == "ready"
 
-    assert impatient.take()["job_id"] == keyed
+    assert impatient.take()["job_id"] == closed
+    impatient.settle_one(claimed[0], "complete")
+    assert impatient.take()["job_id"] == second
+
+
+def test_a_pattern_is_refused_where_held_jobs_would_not_be_seen(one: Session) -> None:
+    with one.transaction(rolls_back=True):
+        one.run("set transaction isolation level repeatable read")
+        with refused("TQ409", 'the limit of pattern "user:*" was set in a repeatable read transaction'):
+            one.set_concurrency_limit(key="user:*", max_running=3)

@@ -1,6 +1,6 @@
 """What keys cost: buffers in proportion to the jobs of a call, whatever holds keys or waits for them.
 
-Beside 100,000 jobs that a full key holds up, 100,000 ordered ones of one key, and 100,000 unique keys.
+Beside 50,000 jobs that a full key holds up, 50,000 ordered ones of one key, and 50,000 unique keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kit.contract import Contract, Row
 from kit.databases import Databases
 from sql.test_plan import WARM_UP, _buffers
 
-JAM = 100_000
+JAM = 50_000
 
 
 @frozen

@@ -107,6 +107,15 @@ def test_is_ready_when_a_held_job_may_have_room_again(sql: Contract) -> None:
     assert _hint(sql, "other")[0] == "empty"
 
 
+def test_is_ready_until_claims_have_used_up_a_heap_of_signals(sql: Contract) -> None:
+    """It looks at 1,000 keys, whatever their number."""
+    sql.run("insert into taskq.signals (kind, key) select 'key', 'k' || n from generate_series(1, 1000) as n")
+    assert _hint(sql)[0] == "ready"
+    sql.claim(queues=["q"], worker_id="w")
+
+    assert _hint(sql)[0] == "empty"
+
+
 def test_changes_nothing(sql: Contract) -> None:
     job_id = sql.new_job()
     before = sql.job(job_id)

@@ -109,3 +109,11 @@ def test_characters_of_like_mean_themselves(sql: Contract) -> None:
     assert [
         sql.value("select max_running from taskq.key_limits(array[%s])", key) for key in ("a%_b", "axyz")
     ] == [5, 1]
+
+
+def test_null_says_which_limit_holds_then(sql: Contract) -> None:
+    sql.set_concurrency_limit(key="user:*", max_running=2)
+    sql.set_concurrency_limit(key="user:7", max_running=5)
+
+    assert sql.set_concurrency_limit(key="user:7", max_running=None) == [{"key": "user:7", "max_running": 2}]
+    assert sql.set_concurrency_limit(key="user:*", max_running=None) == [{"key": "user:*", "max_running": 1}]

@@ -5,8 +5,7 @@
 -- until the claim commits. A key that another claim holds is passed over. Rows beyond the
 -- room of a key that was counted are put on hold, so that later claims do not walk over them;
 -- a signal brings them back. Lock and count in one statement would count too old a state. While
--- somebody changes the limit of a pattern every key is passed over: a row that is put on hold by
--- the old limit would not be seen by the change.
+-- somebody changes the limit of a pattern no row is put on hold: the change would not see it.
 --
 -- Arguments: p_ids candidates in claim order, locked by the caller.
 -- Returns: the admitted ids in claim order, those without a key among them.
@@ -20,25 +19,24 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
 declare
+  v_may_hold constant boolean := pg_try_advisory_xact_lock_shared(taskq.limits_lock());
   v_keys     text[];
   v_admitted bigint[];
   v_beyond   bigint[];
   v_full     text[];
 begin
-  if pg_try_advisory_xact_lock_shared(taskq.limits_lock()) then
-    with wanted as materialized (
-      select r.concurrency_key as key, min(t.n) as place
-      from unnest(p_ids) with ordinality as t (id, n)
-      join taskq.ready r on r.id = t.id and r.id = any (p_ids)
-      where r.concurrency_key is not null
-      group by r.concurrency_key
-      order by 2
-      limit 64
-    )
-    select array_agg(w.key) into v_keys
-    from wanted w
-    where pg_try_advisory_xact_lock(taskq.key_lock(w.key));
-  end if;
+  with wanted as materialized (
+    select r.concurrency_key as key, min(t.n) as place
+    from unnest(p_ids) with ordinality as t (id, n)
+    join taskq.ready r on r.id = t.id and r.id = any (p_ids)
+    where r.concurrency_key is not null
+    group by r.concurrency_key
+    order by 2
+    limit 64
+  )
+  select array_agg(w.key) into v_keys
+  from wanted w
+  where pg_try_advisory_xact_lock(taskq.key_lock(w.key));
 
   with room as materialized (
     select k.key,
@@ -59,7 +57,7 @@ begin
   from ranked c
   left join room on room.key = c.key;
 
-  if v_beyond is not null then
+  if v_may_hold and v_beyond is not null then
     update taskq.ready r set hold = 'key' where r.id = any (v_beyond);
     if cardinality(v_beyond) = cardinality(p_ids) then
       perform taskq.hold_jam(p_ids[cardinality(p_ids)], v_full);

@@ -7,7 +7,7 @@
 -- Returns: key, max_running.
 -- Locks: none.
 -- Raises: nothing.
--- Called by: admit_keys, restore_keys.
+-- Called by: admit_keys, restore_keys, set_concurrency_limit.
 create or replace function taskq.key_limits(p_keys text[])
 returns table (key text, max_running int)
 language sql

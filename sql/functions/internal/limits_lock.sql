@@ -1,4 +1,4 @@
--- Name the advisory lock between claims that count keys and a change of the limit of a pattern.
+-- Name the advisory lock between claims that put jobs on hold and a change of the limit of a pattern.
 --
 -- No SET clause, so that it inlines.
 --
@@ -17,4 +17,4 @@ as $$
 $$;
 
 comment on function taskq.limits_lock is
-  'Name the advisory lock between claims that count keys and a change of the limit of a pattern.';
+  'Name the advisory lock between claims that put jobs on hold and a change of the limit of a pattern.';

@@ -4,12 +4,14 @@
 -- held jobs back at the next claim.
 --
 -- Arguments: p_key up to 255 bytes; one that ends in `*` is a pattern, for each key that begins so
---   and has no limit of its own or of a longer pattern; p_max_running 0 (closed) to 1,000,000, null = the default
---   of 1; p_actor, null = the session's role; p_reason.
+--   and has no limit of its own or of a longer pattern; p_max_running 0 (closed) to 1,000,000,
+--   null = no limit of its own: that of the longest pattern, else 1; p_actor, null = the
+--   session's role; p_reason.
 -- Returns: key; max_running as it is now.
 -- Locks: the key's limit row, waits. A pattern waits for claims of jobs with a key that are under
---   way, and until this transaction ends claims pass over jobs with a key.
--- Raises: TQ422 bad input.
+--   way, and until this transaction ends claims put no jobs on hold.
+-- Raises: TQ422 bad input; TQ409 a pattern outside read committed, where what claims have put on
+--   hold meanwhile cannot be seen.
 -- Called by: operators.
 create or replace function taskq.set_concurrency_limit(
   p_key           text,
@@ -36,10 +38,14 @@ begin
   end if;
 
   if right(p_key, 1) = '*' then
+    if current_setting('transaction_isolation') <> 'read committed' then
+      raise exception using errcode = 'TQ409',
+        message = format('the limit of pattern "%s" was set in a %s transaction', p_key, current_setting('transaction_isolation')),
+        hint = 'Call it at read committed: it looks for held jobs after it has waited for claims.';
+    end if;
     perform pg_advisory_xact_lock(taskq.limits_lock());
   end if;
   set_concurrency_limit.key := p_key;
-  set_concurrency_limit.max_running := coalesce(p_max_running, 1);
   if p_max_running is null then
     delete from taskq.concurrency_limits l where l.key = p_key;
   else
@@ -47,6 +53,7 @@ begin
     values (p_key, p_max_running, v_now)
     on conflict (key) do update set max_running = excluded.max_running, updated_at = v_now;
   end if;
+  select k.max_running into set_concurrency_limit.max_running from taskq.key_limits(array[p_key]) k;
   if right(p_key, 1) = '*' then
     perform taskq.free_keys(array(
       with recursive held (key) as (

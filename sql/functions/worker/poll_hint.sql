@@ -1,8 +1,8 @@
 -- Say, per queue, whether a claim should be tried again and when the next job is due.
 --
 -- Asked after a claim that came back short. `ready`: a due job is there, or a held one may
--- have room again (it was passed over for a busy lock, or the claim only put rows on hold):
--- try again after 5 to 20 ms.
+-- have room again (it was passed over for a busy lock, or the claim only put rows on hold), or
+-- 1,000 keys have signals, of which each claim uses up 64: try again after 5 to 20 ms.
 --
 -- Arguments: p_queues as in claim.
 -- Returns: one row per queue in the given order: queue, state ready | empty | paused,
@@ -26,7 +26,8 @@ declare
   v_due      timestamptz;
 begin
   perform taskq.check_claim(p_queues, 'poll_hint', 1, null);
-  -- from key to key through the index: after an outage there may be many signals of each
+  -- from key to key through the index: after an outage there may be many signals of each; and
+  -- bounded: where a million keyed jobs have expired, there are as many keys
   with recursive signalled (key) as (
     (select s.key from taskq.signals s where s.kind = 'key' order by s.key limit 1)
     union all
@@ -34,13 +35,15 @@ begin
     from signalled d
     where d.key is not null
   )
-  select array_agg(d.key) into v_keys from signalled d where d.key is not null;
+  select array_agg(d.key) into v_keys
+  from (select s.key from signalled s where s.key is not null limit 1000) d;
   foreach queue in array p_queues loop
     next_due_at := null;
     state := case
       when exists (
         select from taskq.queues q where q.name = poll_hint.queue and q.paused_at is not null
       ) then 'paused'
+      when cardinality(v_keys) = 1000 then 'ready'
       when exists (
         select from unnest(v_keys) as k (key)
         where (

@@ -15,6 +15,7 @@ from taskq_sync.options import JobOptions
 
 MAX_JOBS = 10_000
 MAX_BYTES = 8 * 1024 * 1024
+MAX_ORDERED_KEYS = 256
 
 
 @frozen
@@ -70,6 +71,7 @@ def _cut(
 ) -> Iterator[Batch]:
     taken: list[tuple[int, JobOptions]] = []
     documents: list[str] = []
+    ordered_keys: set[str] = set()
     size = 2
 
     def batch() -> Batch:
@@ -79,10 +81,18 @@ def _cut(
     for ordinal, request in jobs:
         text = document(request)
         length = len(text.encode()) + 2
-        if taken and (len(taken) == max_jobs or size + length > max_bytes):
+        key = request.options.concurrency_key if request.options.ordered else None
+        one_key_more = key is not None and key not in ordered_keys
+        if taken and (
+            len(taken) == max_jobs
+            or size + length > max_bytes
+            or (one_key_more and len(ordered_keys) == MAX_ORDERED_KEYS)
+        ):
             yield batch()
-            taken, documents, size = [], [], 2
+            taken, documents, ordered_keys, size = [], [], set(), 2
         taken.append((ordinal, request.options))
+        if key is not None:
+            ordered_keys.add(key)
         documents.append(text)
         size += length
     yield batch()

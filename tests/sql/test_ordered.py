@@ -34,8 +34,8 @@ def test_refuses_what_cannot_be(sql: Contract) -> None:
         sql.enqueue(
             queue="q", task="t", ordered=True, concurrency_key="k", unique_key="u", unique_mode="replace"
         )
-    jobs = [{"task": "t", "concurrency_key": f"{n}", "ordered": True} for n in range(1001)]
-    with refused("TQ422", "1001 ordered keys in one call are over the cap of 1000"):
+    jobs = [{"task": "t", "concurrency_key": f"{n}", "ordered": True} for n in range(257)]
+    with refused("TQ422", "257 ordered keys in one call are over the cap of 256"):
         sql.enqueue_many(queue="q", jobs=Jsonb(jobs))
 
 

@@ -67,6 +67,16 @@ def test_every_job_is_in_one_batch_within_the_limits(
     ]
 
 
+def test_a_batch_has_no_more_ordered_keys_than_one_call_takes() -> None:
+    keys = [f"k{n % 300}" for n in range(600)]
+    ordered = [request(concurrency_key=key, ordered=True) for key in keys]
+    free = [request(concurrency_key=key) for key in keys]
+
+    assert [len(each.ordinals) for each in batches(ordered)] == [256, 256, 88]
+    assert [len(each.ordinals) for each in batches(free)] == [600]
+    assert [len(each.ordinals) for each in batches([request(concurrency_key="k", ordered=True)] * 600)] == [600]
+
+
 def test_a_document_has_the_names_of_the_sql_parameters() -> None:
     noon = datetime(2026, 2, 3, 12, tzinfo=timezone.utc)
     made = request(

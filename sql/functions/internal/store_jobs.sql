@@ -52,11 +52,12 @@ begin
   into v_named, v_keys
   from unnest(p_jobs) as j;
   if v_keys is not null then
-    -- the ids of ordered jobs are drawn in the order in which their transactions will commit
-    if cardinality(v_keys) > 1000 then
+    -- the ids of ordered jobs are drawn in the order in which their transactions will commit;
+    -- a default server has room for 13,000 advisory locks of all its sessions
+    if cardinality(v_keys) > 256 then
       raise exception using errcode = 'TQ422',
-        message = format('%s ordered keys in one call are over the cap of 1000', cardinality(v_keys)),
-        hint = 'Split the list.';
+        message = format('%s ordered keys in one call are over the cap of 256', cardinality(v_keys)),
+        hint = 'Split the list; TaskQ.enqueue_many does.';
     end if;
     perform pg_advisory_xact_lock(k.lock)
     from (select taskq.order_lock(u.key) as lock from unnest(v_keys) as u (key) order by 1) k;

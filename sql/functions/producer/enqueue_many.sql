@@ -7,7 +7,8 @@
 -- Arguments: p_queue; p_jobs a JSON array, up to 10,000 objects and 8 MiB, whose properties
 --   are the parameters of enqueue without `p_`: task, payload, priority, scheduled_at, delay,
 --   unique_key, concurrency_key, max_attempts, backoff, backoff_max, lease, ttl, headers,
---   unique_mode, unique_scope, unique_for, ordered; intervals as PostgreSQL text or a number of seconds; p_skip_wake as in enqueue.
+--   unique_mode, unique_scope, unique_for, ordered; intervals as PostgreSQL text or a number of
+--   seconds; of ordered jobs up to 256 keys; p_skip_wake as in enqueue.
 -- Returns: one row per object in input order: ordinal from 0, status, job_id.
 -- Locks: as enqueue.
 -- Raises: TQ422 bad input, the ordinal named; TQ001 no such queue, where queues are strict;

@@ -1,8 +1,8 @@
--- The request, written once: what to run and under which policy. Where the job stands is
+-- The request, written once, unless replaced: what to run and under which policy. Where the job stands is
 -- which of ready, running and finished holds its id; those rows are narrow and move, this
 -- one stays until retention deletes it.
 --
--- Written by enqueue. Read by claim (payload, headers, policy), by settle where a failure
+-- Written by enqueue, and by a replacing one while the job waits. Read by claim (payload, headers, policy), by settle where a failure
 -- needs the policy, and by the views. No unique index without id: the table can be
 -- range-partitioned by id.
 create table taskq.jobs (

@@ -2,7 +2,8 @@
 -- backing off, or held.
 --
 -- Rows come from enqueue, requeue and redrive and leave by claim_move (to running) or
--- finish_ready (to finished). Never updated but for hold and priority.
+-- finish_ready (to finished). Updated for hold (admit_keys, restore_keys) and priority (age), and
+-- rewritten by replace_jobs.
 create table taskq.ready (
   id              bigint not null primary key,
   queue           text not null,

@@ -1,7 +1,8 @@
 -- Raise jobs that have waited too long to the highest priority that waits in their queue.
 --
 -- Only in queues with `aging`, and only jobs that have been due for longer than that. Being the
--- oldest there, they are claimed first. The claim itself knows nothing of it.
+-- oldest there, they are claimed first. The claim itself knows nothing of it. A held job is left
+-- alone: among the jobs of its key the highest priority goes first, however long that lasts.
 --
 -- Arguments: p_limit 1 to 10,000 jobs.
 -- Returns: how many were raised.

@@ -1,8 +1,7 @@
 -- Rewrite queued jobs by newer requests for their unique keys.
 --
 -- The job keeps its id, its attempts and created_at, an ordered one its key and its place too;
--- its budget starts anew, and a checkpoint
--- of the older request is gone. Of several requests for one job the last counts. It is no
+-- its budget starts anew, and a checkpoint of the older request is gone. Of several requests for one job the last counts. It is no
 -- longer on hold: the next claim looks at the key it has now. take_keys has locked the jobs it
 -- saw; one that has come back since is taken only where nobody has to be waited for.
 --

@@ -1,8 +1,8 @@
 -- Bring back the held jobs of keys that may have room again: the best, or of ordered ones the next.
 --
 -- In this order, each a statement of its own: try the key's lock, delete its signals, let the
--- oldest ordered job go if none before it is live, count what runs, bring back as many rows as there is room, in each queue, since another queue may
--- be paused. A signal that commits after the delete stays for the next claim; any other order
+-- oldest ordered job go if none before it is live, count what runs, bring back as many rows as
+-- there is room, in each queue, since another queue may be paused. A signal that commits after the delete stays for the next claim; any other order
 -- loses wake-ups. A held row that somebody has locked leaves a signal behind: its transaction
 -- may roll back.
 --

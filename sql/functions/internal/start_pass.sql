@@ -4,7 +4,7 @@
 -- Returns: true = go on; false = another session runs this pass now.
 -- Locks: a transaction-level advisory lock per schema and pass, tried.
 -- Raises: TQ422 a limit out of bounds.
--- Called by: take_back, expire_ttl, prune.
+-- Called by: take_back, expire_ttl, prune, age.
 create or replace function taskq.start_pass(p_name text, p_limit int)
 returns boolean
 language plpgsql

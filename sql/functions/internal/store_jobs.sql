@@ -9,7 +9,8 @@
 -- Arguments: p_queue; p_jobs, null fields = the queue's default; p_skip_wake true = the call
 --   is on the client's own autocommit connection and may skip NOTIFY when nobody needs it.
 -- Returns: (ordinal from 0, status created | existed | replaced | running, job_id) in input order.
--- Locks: the order locks of ordered keys, waits; unique_keys by key, see take_keys; ready rows by id, see replace_jobs.
+-- Locks: the order locks of ordered keys, waits; then unique_keys rows by key and ready rows of
+--   holders by id, see take_keys and replace_jobs.
 -- Raises: TQ422 bad input; TQ001 a queue without a row where queues are strict; TQ429 a full
 --   queue; TQ500; TQ100 to be called again, after a rollback to before it, see take_keys.
 -- Called by: enqueue, enqueue_many, store_anew.

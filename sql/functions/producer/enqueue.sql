@@ -18,7 +18,7 @@
 --   ordered job of its concurrency key is live, and older is whose producer committed before.
 -- Returns: status `created`, `existed`, `replaced`, or `running` (a replace that came too late),
 --   and the id of the new job or of the holder.
--- Locks: a new unique key waits for a transaction that is inserting or freeing it; a replace for
+-- Locks: a unique key that is new or over waits for a transaction that takes or frees it; a replace for
 --   one that moves or replaces its holder; with scope `waiting` the holder that waits is not
 --   started before this transaction ends; an ordered job waits for other transactions that
 --   enqueue one of its key.

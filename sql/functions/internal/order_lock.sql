@@ -16,7 +16,7 @@ language sql
 immutable
 parallel safe
 as $$
-  select hashtextextended('taskq.' || p_key, 2)
+  select hashtextextended('taskq.' || p_key, 4)
 $$;
 
 comment on function taskq.order_lock is

@@ -110,14 +110,26 @@ begin
     end if;
 
     -- looked at again under the lock: a job that was started may be back with its key, and a row
-    -- may have become that of another live job, whose time is over by this clock
-    for v_place in 1 .. coalesce(cardinality(v_over), 0) loop
-      update taskq.unique_keys u
-      set job_id = v_over[v_place].job_id, waiting = v_over[v_place].waiting, free = false,
-        expires_at = v_over[v_place].expires_at
-      where u.queue = p_queue and u.key = v_over[v_place].key
-        and (u.free or u.job_id = v_ended[v_place]) and (u.expires_at is null or u.expires_at <= v_now);
-    end loop;
+    -- may have become that of another live job, whose time is over by this clock; then the lock is
+    -- given back, since whoever starts or replaces that job must not meet it
+    if v_over is not null then
+      begin
+        for v_place in 1 .. cardinality(v_over) loop
+          update taskq.unique_keys u
+          set job_id = v_over[v_place].job_id, waiting = v_over[v_place].waiting, free = false,
+            expires_at = v_over[v_place].expires_at
+          where u.queue = p_queue and u.key = v_over[v_place].key
+            and (u.free or u.job_id = v_ended[v_place]) and (u.expires_at is null or u.expires_at <= v_now);
+          if not found then
+            raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
+          end if;
+        end loop;
+      exception when sqlstate 'TQ100' then
+        if v_several then
+          raise;
+        end if;
+      end;
+    end if;
     for v_place in 1 .. coalesce(cardinality(v_stays), 0) loop
       if v_rewrite[v_place] then
         perform from taskq.ready r where r.id = v_stays[v_place] for update;

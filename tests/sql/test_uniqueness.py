@@ -241,6 +241,17 @@ class TestScopeWaiting:
 
         assert sql.value("select count(*) from taskq.unique_keys") == 0
 
+    def test_a_caller_that_kept_the_holder_from_being_started_wakes_who_looked(
+        self, sql: Contract, heard
+    ) -> None:
+        """Its transaction may have been open for long; an autocommit call was too short to matter."""
+        holder = sql.new_job(unique_key="k", unique_scope="waiting")
+        heard()
+        assert again(sql, unique_scope="waiting", skip_wake=True) == ("existed", holder)
+        assert heard() == []
+        assert again(sql, unique_scope="waiting") == ("existed", holder)
+        assert heard() == ["q"]
+
 
 class TestFor:
     @pytest.mark.parametrize("end", ["complete", "fail", "cancel"])

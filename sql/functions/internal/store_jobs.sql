@@ -107,6 +107,9 @@ begin
   end if;
   if v_due is not null then
     perform taskq.wake(p_queue, v_due, p_skip_wake);
+  elsif v_named and not p_skip_wake and exists (select from unnest(p_jobs) as j where j.unique_scope = 'waiting') then
+    -- claims pass over the job that waits until this transaction ends; then they are to look again
+    perform taskq.wake(p_queue, v_now, false);
   end if;
 
   if v_holders = v_ids then

@@ -74,7 +74,9 @@ def test_a_batch_has_no_more_ordered_keys_than_one_call_takes() -> None:
 
     assert [len(each.ordinals) for each in batches(ordered)] == [256, 256, 88]
     assert [len(each.ordinals) for each in batches(free)] == [600]
-    assert [len(each.ordinals) for each in batches([request(concurrency_key="k", ordered=True)] * 600)] == [600]
+    assert [len(each.ordinals) for each in batches([request(concurrency_key="k", ordered=True)] * 600)] == [
+        600
+    ]
 
 
 def test_a_document_has_the_names_of_the_sql_parameters() -> None:

@@ -101,10 +101,15 @@ class Sessions(RuleBasedStateMachine):
 
     # -- the steps -------------------------------------------------------------------------------------------
 
-    @initialize(first=_crowd | st.lists(jobs(), min_size=2, max_size=10), second=st.lists(jobs(), max_size=5))
-    def begin(self, first: list[Row], second: list[Row]) -> None:
-        for queue, jobs in zip(QUEUES, (first, second), strict=True):
-            with self.step(3) as session:
+    @initialize(
+        limit=st.sampled_from([None, 2, 3]),
+        first=_crowd | st.lists(jobs(), min_size=2, max_size=10),
+        second=st.lists(jobs(), max_size=5),
+    )
+    def begin(self, limit: int | None, first: list[Row], second: list[Row]) -> None:
+        with self.step(3) as session:
+            session.attempt("set_concurrency_limit", waits=False, key="k", max_running=limit)
+            for queue, jobs in zip(QUEUES, (first, second), strict=True):
                 self._enqueue(session, queue, jobs)
 
     @rule(actor=_actors, queue=_queue, jobs=st.lists(jobs(), min_size=1, max_size=4), stays_open=_stays_open)

@@ -1,6 +1,6 @@
 """At most N running jobs per concurrency key: exact at the claim, and no key is ever stuck."""
 
-# Scenarios B40, B41, B42, B43.
+# Scenarios B40, B41, B42, B43, B44.
 
 from __future__ import annotations
 
@@ -171,6 +171,44 @@ def test_a_jam_whose_rows_are_due_at_one_instant_is_put_aside_too(sql: Contract,
     assert (_held(sql), _claim(sql, limit=1)) == (jobs[1:], [behind])
 
 
+@pytest.mark.own_database
+def test_thousands_of_blocked_jobs_at_the_head_cost_the_claims_behind_them_nothing(sql: Contract) -> None:
+    """B44: buffers rather than time; the jam is walked over once, and while its key is full no claim reads it again."""
+    sql.run(
+        """
+        with job as (
+          insert into taskq.jobs (queue, task, payload, priority, concurrency_key, max_attempts, backoff, backoff_max,
+                                  lease, created_at, enqueued_by)
+          select 'q', 't', '{}', 0, 'hot', 5, '30 s', '1 h', '60 s', taskq.clock() - interval '1 hour', user
+          from generate_series(1, 5000)
+          returning id, queue, task, priority, concurrency_key, created_at)
+        insert into taskq.ready (id, queue, task, priority, concurrency_key, scheduled_at)
+        select id, queue, task, priority, concurrency_key, created_at + id * interval '1 us' from job
+        """
+    )
+    behind = [sql.new_job() for _ in range(30)]
+
+    [hot] = _claim(sql, limit=1000)
+    started: list[int] = []
+    for _ in range(5):
+        started += _claim(sql, limit=1000)
+    assert started == behind
+    assert len(_held(sql)) == 4999
+
+    sql.run(
+        "vacuum taskq.ready"
+    )  # what autovacuum does meanwhile: the index forgets the rows that are on hold now
+    for _ in range(8):
+        sql.new_job()
+        [row] = sql.rows(
+            "explain (analyze, buffers, format json) select * from taskq.claim(array['q'], 'w', p_limit => 10)"
+        )
+        plan = row["QUERY PLAN"][0]["Plan"]
+        assert plan["Actual Rows"] == 1
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 1000
+    assert sql.value("select array_agg(id) from taskq.running where concurrency_key = 'hot'") == [hot]
+
+
 def test_one_claim_admits_64_keys(sql: Contract) -> None:
     ids = [_keyed(sql, 1, concurrency_key=f"k{n}")[0] for n in range(70)]
 
@@ -313,6 +351,31 @@ def test_a_held_job_comes_back_when_the_one_before_it_ends_unclaimed(
     else:
         clock.forward(seconds=5)
         assert sql.value("select taskq.expire_ttl()") == 1
+    assert _claim(sql) == waiting[:1]
+
+
+def test_a_held_job_comes_back_when_the_one_before_it_is_put_off(sql: Contract) -> None:
+    """A debounce of the one job of the key that a claim can see: the others need not wait until it is due."""
+    _keyed(sql, 1)
+    running = sql.take()
+    _keyed(sql, 1, priority=9, unique_key="u")
+    waiting = _keyed(sql, 2)
+    assert _claim(sql) == []
+    sql.complete(**_ids(running))
+    sql.pause_queue(queue="q")
+    assert _claim(sql) == []  # brings the best one back, but the queue hands out nothing
+    assert _held(sql) == waiting
+    sql.resume_queue(queue="q")
+
+    [answer] = sql.enqueue(
+        queue="q",
+        task="t",
+        concurrency_key="k",
+        unique_key="u",
+        unique_mode="replace",
+        delay=timedelta(days=1),
+    )
+    assert answer["status"] == "replaced"
     assert _claim(sql) == waiting[:1]
 
 

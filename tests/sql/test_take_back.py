@@ -1,6 +1,6 @@
 """Taking back jobs whose lease ran out. Where they land is in test_settle_table.py."""
 
-# Scenarios B05, B07, B18, B42, B63.
+# Scenarios B05, B07, B18, B42, B46, B63.
 
 from __future__ import annotations
 
@@ -72,6 +72,19 @@ def test_keeps_the_checkpoint(sql: Contract) -> None:
     sql.take_back()
 
     assert sql.take()["progress"] == {"page": 3}
+
+
+def test_a_job_taken_back_keeps_its_priority_and_starts_next(sql: Contract, clock: Clock) -> None:
+    """B46: there is one list of candidates, so a rescued job does not stand behind the fresh ones."""
+    lost = sql.new_attempt(priority=10)
+    for _ in range(3):
+        sql.new_job()
+    clock.forward(seconds=60)
+
+    assert [row["job_id"] for row in sql.take_back()] == [lost["job_id"]]
+    sql.new_job(priority=9)
+    again = sql.take()
+    assert (again["job_id"], again["priority"]) == (lost["job_id"], 10)
 
 
 def test_leaves_leases_that_hold(sql: Contract) -> None:

@@ -1,9 +1,12 @@
 -- Rewrite queued jobs by newer requests for their unique keys.
 --
 -- The job keeps its id, its attempts and created_at, an ordered one its key and its place too;
--- its budget starts anew, and a checkpoint of the older request is gone. Of several requests for one job the last counts. It is no
--- longer on hold: the next claim looks at the key it has now. take_keys has locked the jobs it
--- saw; one that has come back since is taken only where nobody has to be waited for.
+-- its budget starts anew, and a checkpoint of the older request is gone. Of several requests for
+-- one job the last counts. It is no longer on hold: the next claim looks at the key it has now.
+-- One that claims could see and that is put off, or gets another key, leaves a signal: it may be
+-- the only one of its key that was brought back, and others on hold would wait for it. take_keys
+-- has locked the jobs it saw; one that has come back since is taken only where nobody has to be
+-- waited for.
 --
 -- Arguments: p_queue the queue's row, its name always there; p_holders the jobs to rewrite;
 --   p_jobs the requests, of equal length; p_skip_wake as in wake.
@@ -70,7 +73,8 @@ begin
     where u.job_id = q.id and u.job_id = any (p_holders)
   )
   select array_agg(q.id), min(q.due_at),
-    array_agg(q.old_key) filter (where q.was_free and q.old_key is distinct from q.new_key)
+    array_agg(q.old_key) filter (
+      where q.was_free and q.old_key is not null and (q.old_key is distinct from q.new_key or q.due_at > v_now))
   into v_replaced, v_due, v_keys
   from request q;
 

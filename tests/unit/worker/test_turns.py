@@ -1,5 +1,7 @@
 """The order of the queues from claim to claim."""
 
+# Scenario B46: each of several full queues gets its turn.
+
 from __future__ import annotations
 
 from collections import Counter

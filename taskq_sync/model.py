@@ -186,6 +186,7 @@ class Job:
     parent_job_id: int | None
     root_job_id: int | None
     enqueued_by: str
+    ordered: bool
 
     @property
     def payload(self) -> dict[str, JsonValue]:

@@ -44,7 +44,8 @@ select
   f.purge_at,
   j.parent_job_id,
   j.root_job_id,
-  j.enqueued_by
+  j.enqueued_by,
+  coalesce(r.is_ordered, x.is_ordered, f.is_ordered) as ordered
 from taskq.jobs j
 left join taskq.ready r on r.id = j.id
 left join taskq.running x on x.id = j.id

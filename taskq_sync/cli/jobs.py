@@ -141,6 +141,7 @@ def _facts(job: Job) -> list[tuple[str, object]]:
         ("backoff", job.backoff),
         ("lease", job.lease),
         ("created", job.created_at),
+        ("ordered", "yes" if job.ordered else None),
         ("enqueued by", job.enqueued_by),
         ("due", job.scheduled_at),
         ("expires", job.expires_at),

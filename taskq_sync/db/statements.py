@@ -82,7 +82,8 @@ priority,
   unique_key, concurrency_key, max_attempts, backoff, backoff_max, lease, ttl, created_at, scheduled_at,
   expires_at, hold, attempt_count, failure_count, expiry_streak, snooze_count, progress::pg_catalog.text,
   current_attempt_id, worker_id, claimed_at, lease_expires_at, cancel_requested_at, result::pg_catalog.text,
-  error, reason, finished_at, purge_at, parent_job_id, root_job_id, enqueued_by"""
+  error, reason, finished_at, purge_at, parent_job_id, root_job_id, enqueued_by,
+  ordered"""
 
 _GET_JOB = f"select {_JOB_COLUMNS} from taskq.get_job(p_job_id => %(job_id)s::pg_catalog.int8)"
 

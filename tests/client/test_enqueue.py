@@ -93,7 +93,7 @@ def test_every_option_reaches_the_database_alike_alone_and_in_bulk(tq: TaskQ, co
         "priority": -5, "scheduled_at": datetime(2026, 2, 3, tzinfo=timezone.utc), "unique_key": "é'\"\\",
         "concurrency_key": "%s{0}", "max_attempts": 2, "backoff": 0.000001, "backoff_max": timedelta(days=366),
         "lease": 0.1, "ttl": timedelta(days=366), "headers": {"n": [1e22, 2**70, "\u0001é"]},
-        "unique_mode": "replace", "unique_scope": "waiting", "unique_for": 0.000001,
+        "unique_mode": "keep", "unique_scope": "waiting", "unique_for": 0.000001, "ordered": True,
     }  # fmt: skip
     one = welcome.using(**options).enqueue(user_id=7)
     assert tq.get(one).unique_key == "é'\"\\"

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from kit.command import CommandLine, interrupt_group
 from kit.waiting import eventually
 from taskq_sync.embedded import EmbeddedServer
 from taskq_sync.embedded.lock import FileLock
+from taskq_sync.worker.signals import SAME_WITHIN
 
 APP = """
 import time
@@ -142,6 +144,7 @@ def test_a_second_interrupt_does_not_wait_and_loses_nothing(taskq, folder):
             eventually(lambda: state_of(conn, stuck) == ("running", "begun"), "the job runs")
             interrupt_group(process)
             eventually(lambda: is_stopping(conn), "the worker has heard of it")
+            time.sleep(SAME_WITHIN + 0.1)
             interrupt_group(process)
         process.communicate(timeout=60)
     assert process.returncode == 3

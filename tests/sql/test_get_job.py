@@ -47,6 +47,7 @@ COLUMNS = [
     "parent_job_id",
     "root_job_id",
     "enqueued_by",
+    "ordered",
 ]
 
 

@@ -14,12 +14,10 @@ from attrs import frozen
 
 from kit.contract import Contract, Row
 from kit.databases import Databases
+from kit.plans import WARM_UP, buffers
 from kit.waiting import eventually
 
 BACKLOG = 200_000
-
-#: More calls than it takes until plpgsql considers a plan for any arguments.
-WARM_UP = 6
 
 
 @frozen
@@ -81,13 +79,6 @@ def session(backlog: Backlog) -> Iterator[Callable[[], Contract]]:
         yield lambda: Contract(stack.enter_context(psycopg.connect(backlog.dsn, autocommit=True)))
 
 
-def _buffers(sql: Contract, call: str) -> int:
-    """Run *call* and return how many buffers it touched, those of nested statements included."""
-    [row] = sql.rows(f"explain (analyze, buffers, format json) select * from taskq.{call}")
-    plan = row["QUERY PLAN"][0]["Plan"]
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
-
-
 def _claim(queue: str, limit: int) -> str:
     return f"claim(p_queues => array['{queue}'], p_worker_id => 'w', p_limit => {limit})"
 
@@ -112,7 +103,7 @@ def _cost_of_claims(sql: Contract, queue: str) -> tuple[int, int]:
         eventually(lambda: _alone(sql), "the database is quiet")
         for _ in range(WARM_UP):
             assert len(sql.rows(f"select * from taskq.{_claim(queue, limit)}")) == limit
-        return _buffers(sql, _claim(queue, limit))
+        return buffers(sql, _claim(queue, limit))
 
     return cost(10), cost(100)
 
@@ -238,6 +229,6 @@ def test_no_step_of_a_job_costs_by_what_waits(session: Callable[[], Contract]) -
     for name, (call, _) in CALLS.items():
         for _ in range(WARM_UP):
             sql.rows(f"select * from taskq.{call(sql)}")
-        costs[name] = _buffers(sql, call(sql))
+        costs[name] = buffers(sql, call(sql))
 
     assert {name: cost for name, cost in costs.items() if cost > CALLS[name][1]} == {}

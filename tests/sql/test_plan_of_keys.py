@@ -14,7 +14,7 @@ from attrs import frozen
 
 from kit.contract import Contract, Row
 from kit.databases import Databases
-from sql.test_plan import WARM_UP, _buffers
+from kit.plans import WARM_UP, buffers
 
 JAM = 50_000
 
@@ -205,5 +205,5 @@ def test_no_key_costs_by_what_else_has_keys(jam: Jam, statistics: str) -> None:
                 if age == "new":
                     for _ in range(WARM_UP):
                         sql.rows(f"select * from taskq.{call(sql)}")
-                costs[name, age] = _buffers(sql, call(sql))
+                costs[name, age] = buffers(sql, call(sql))
     assert {key: cost for key, cost in costs.items() if cost > CALLS[key[0]][1]} == {}

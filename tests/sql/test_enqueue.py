@@ -60,6 +60,7 @@ def test_stores_a_job_with_the_defaults(sql: Contract, clock: Clock) -> None:
         "parent_job_id": None,
         "root_job_id": None,
         "enqueued_by": sql.value("select session_user"),
+        "ordered": False,
     }
 
 

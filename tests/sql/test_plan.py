@@ -229,6 +229,6 @@ def test_no_step_of_a_job_costs_by_what_waits(session: Callable[[], Contract]) -
     for name, (call, _) in CALLS.items():
         for _ in range(WARM_UP):
             sql.rows(f"select * from taskq.{call(sql)}")
-        costs[name] = buffers(sql, call(sql))
+        costs[name] = min(buffers(sql, call(sql)) for _ in range(3))
 
     assert {name: cost for name, cost in costs.items() if cost > CALLS[name][1]} == {}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -84,20 +85,32 @@ def _claim(queue: str, limit: int) -> str:
 
 
 def _alone(sql: Contract) -> bool:
-    """Whether no other session, the server's own included, keeps dead rows from being known as dead."""
-    held = "select count(*) from pg_stat_activity where datname = current_database() and backend_xmin is not null"
-    return sql.value(f"{held} and pid <> pg_backend_pid()") == 0
+    """Whether no other session keeps dead rows from being known as dead.
+
+    Of its own database, one with a snapshot; of any, one that writes: a session reckons anew what is dead only when the
+    oldest transaction of the whole server has become another.
+    """
+    return bool(
+        sql.value(
+            "select not exists (select from pg_stat_activity where pid <> pg_backend_pid() "
+            "and (backend_xid is not null or backend_xmin is not null and datname = current_database()))"
+        )
+    )
 
 
-def _cost_of_claims(sql: Contract, queue: str) -> tuple[int, int]:
+def _cost_of_claims(
+    sql: Contract, queue: str, *, most: tuple[float, float] = (math.inf, math.inf)
+) -> tuple[int, int]:
     """Buffers of a claim of 10 and of one of 100, each after as many calls as its plans need to be kept.
 
-    The lesser of two measurements: a vacuum or an analyze that comes by meanwhile keeps the index entries of what
-    was claimed before alive, and a claim then visits them.
+    One that costs more than *most* is measured again: a vacuum or an analyze that comes by meanwhile keeps the index
+    entries of what was claimed before alive, and a claim then visits them.
     """
 
-    def cost(limit: int) -> int:
-        return min(measured(limit), measured(limit))
+    def cost(limit: int, most: float) -> int:
+        return next(
+            found for again in (True,) * 5 + (False,) if (found := measured(limit)) <= most or not again
+        )
 
     def measured(limit: int) -> int:
         eventually(lambda: _alone(sql), "the database is quiet")
@@ -105,7 +118,7 @@ def _cost_of_claims(sql: Contract, queue: str) -> tuple[int, int]:
             assert len(sql.rows(f"select * from taskq.{_claim(queue, limit)}")) == limit
         return buffers(sql, _claim(queue, limit))
 
-    return cost(10), cost(100)
+    return cost(10, most[0]), cost(100, most[1])
 
 
 def test_a_claim_costs_by_the_rows_it_returns(backlog: Backlog, session: Callable[[], Contract]) -> None:
@@ -117,6 +130,7 @@ def test_a_claim_costs_by_the_rows_it_returns(backlog: Backlog, session: Callabl
     ten, hundred = backlog.small
     assert hundred <= 11 * ten
     assert hundred <= 25 * 100
+    most = ten + 250, 1.3 * hundred + 250
 
     for statistics in ("of a dozen jobs", "fresh", "of other queues"):
         queues = ["big", "future"]
@@ -128,9 +142,9 @@ def test_a_claim_costs_by_the_rows_it_returns(backlog: Backlog, session: Callabl
             queues = ["late"]
         for sql in (backlog.oldest, session()):
             for queue in queues:
-                costs = _cost_of_claims(sql, queue)
-                assert costs[0] <= ten + 250, (statistics, queue, costs)
-                assert costs[1] <= 1.3 * hundred + 250, (statistics, queue, costs)
+                costs = _cost_of_claims(sql, queue, most=most)
+                assert costs[0] <= most[0], (statistics, queue, costs)
+                assert costs[1] <= most[1], (statistics, queue, costs)
 
 
 def _plans(sql: Contract, call: str) -> list[Row]:

@@ -152,7 +152,7 @@ def test_a_jam_is_put_aside_at_most_ten_thousand_rows_at_a_time(sql: Contract) -
           select 'q', 't', '{}', 0, 'k', 5, '30 s', '1 h', '60 s', taskq.clock(), user from generate_series(1, 10050)
           returning id, queue, task, priority, concurrency_key, created_at)
         insert into taskq.ready (id, queue, task, priority, scheduled_at, concurrency_key)
-        select id, queue, task, priority, created_at - interval '1 day' + id * interval '1 us', concurrency_key
+        select id, queue, task, priority, created_at - interval '1 day', concurrency_key
         from job""")
     behind = sql.new_job()
     assert _claim(sql, limit=10) == []
@@ -183,7 +183,7 @@ def test_thousands_of_blocked_jobs_at_the_head_cost_the_claims_behind_them_nothi
           from generate_series(1, 5000)
           returning id, queue, task, priority, concurrency_key, created_at)
         insert into taskq.ready (id, queue, task, priority, concurrency_key, scheduled_at)
-        select id, queue, task, priority, concurrency_key, created_at + id * interval '1 us' from job
+        select id, queue, task, priority, concurrency_key, created_at from job
         """
     )
     behind = [sql.new_job() for _ in range(30)]

@@ -75,6 +75,12 @@ class Session(Contract):
         eventually(blocked, f"{function} waits for a lock")
         return answer
 
+    def blocked_by(self) -> list[int]:
+        """Return the process ids of the sessions that this one waits for."""
+        row = self._watcher.execute("select pg_blocking_pids(%s)", (self.pid,)).fetchone()
+        assert row is not None
+        return list(row[0])
+
     def settle_one(self, attempt: Row, verb: str) -> Row:
         """Settle one attempt by *verb* and return its answer."""
         [answer] = self.settle(**settlement(attempt, verb=verb))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from psycopg.types.json import Jsonb
 
 from kit.contract import Row
+from kit.waiting import eventually
 from races.sessions import VERBS, Session
 
 KEYED: Row = {"queue": "q", "task": "t", "unique_key": "k", "unique_scope": "waiting"}
@@ -89,3 +93,32 @@ def test_of_two_that_want_a_free_key_one_takes_it(rolls_back: bool, one: Session
         assert second["status"] == "created"
     else:
         assert second == {"status": "existed", "job_id": first["job_id"]}
+
+
+def test_a_batch_that_waited_does_not_replace_a_job_that_came_back_without_its_key(
+    open_session: Callable[..., Session],
+) -> None:
+    """It would hold the jobs of others while it waits for who has the key now, who may be waiting for one of those."""
+    locker, batch, worker, taker = (open_session() for _ in range(4))
+    replacing = {"task": "t", "unique_scope": "waiting", "unique_mode": "replace"}
+    first, second = (worker.new_job(unique_key=key, unique_scope="waiting") for key in "ab")
+
+    with taker.transaction():
+        with locker.transaction():
+            locker.row_locked_by_hand("ready", first)
+            jobs = Jsonb([{**replacing, "unique_key": key} for key in "ab"])
+            answer = batch.waiting("enqueue_many", behind=locker, queue="q", jobs=jobs)
+            attempt = worker.take()
+            assert attempt["job_id"] == second
+            [follower] = taker.enqueue(queue="q", unique_key="b", **replacing)
+            assert follower["status"] == "created"
+            worker.settle_one(attempt, "release")
+        eventually(lambda: taker.pid in batch.blocked_by(), "the batch waits for who has the key")
+        assert taker.enqueue(queue="q", unique_key="a", **replacing) == [
+            {"status": "replaced", "job_id": first}
+        ]
+
+    assert [(row["status"], row["job_id"]) for row in answer.result()] == [
+        ("replaced", first),
+        ("replaced", follower["job_id"]),
+    ]

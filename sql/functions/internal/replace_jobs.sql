@@ -36,7 +36,7 @@ begin
   with locked as materialized (
     select r.id, r.scheduled_at, r.concurrency_key, r.hold, r.is_ordered
     from taskq.ready r
-    where r.id = any (p_holders)
+    where r.id = any (p_holders) and r.is_unique
     order by r.id
     for update skip locked
   ),

@@ -73,7 +73,7 @@ begin
       select w.n, w.key, w.job_id, w.waiting, w.expires_at, u.job_id as holder, u.free, w.key = any (v_replacing) as replaces,
         case
           when u.job_id is null then 'gone'
-          when u.job_id = w.job_id or u.job_id = any (v_locked) then 'held'
+          when u.job_id = w.job_id or u.job_id = any (v_locked) and not u.free then 'held'
           when u.expires_at > v_now and u.free then 'held'
           when u.free then 'over'
           when (u.waiting or w.key = any (v_replacing)) and (select true from taskq.ready r where r.id = u.job_id)
@@ -130,11 +130,12 @@ begin
         end if;
       end;
     end if;
+    -- a job that has come back without its key is nobody's holder any more
     for v_place in 1 .. coalesce(cardinality(v_stays), 0) loop
       if v_rewrite[v_place] then
-        perform from taskq.ready r where r.id = v_stays[v_place] for update;
+        perform from taskq.ready r where r.id = v_stays[v_place] and r.is_unique for update;
       else
-        perform from taskq.ready r where r.id = v_stays[v_place] for share;
+        perform from taskq.ready r where r.id = v_stays[v_place] and r.is_unique for share;
       end if;
       if found then
         v_locked := v_locked || v_stays[v_place];

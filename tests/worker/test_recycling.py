@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 from kit.contract import Contract
@@ -39,6 +40,7 @@ def test_a_worker_that_has_grown_waits_for_its_handlers(
         gate.pass_through(ctx)
         return len(kept)
 
+    gc.collect()  # what another test has left must not be given back in the middle of this one
     worker = work(max_memory_per_child=resident_memory() + 150 * 1024 * 1024, take_back_every=0.05)
     job = handler.enqueue().job_id
     gate.wait()

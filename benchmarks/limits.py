@@ -1,8 +1,9 @@
-"""What concurrency keys cost: claims of jobs with keys, and of jobs behind a jam of one full key."""
+"""What concurrency keys and times to live cost: claims of jobs with keys, behind a jam, and of a freed slot."""
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from benchmarks.benchmark import Benchmark, Incorrect, Measure
 from benchmarks.compare import figure_row, figures_table
 from benchmarks.figures import Reading, readings_table
 from benchmarks.site import Site, machine, server, site, takes_server
+from benchmarks.sleepers import QUEUE, TASK, sleepers
 
 CLIENTS = 4
 ROWS = 100
@@ -28,10 +30,13 @@ JAM = 1_000_000
 #: The longest that the first claims may take to put a jam of `JAM` rows aside, in seconds; for fewer, in proportion.
 MEETING = 15.0
 
-#: The queue whose jobs have keys, or a jam before them; and one beside it, whose jobs have none.
-KEYED, FREE = "keyed", "free"
+#: At most so many seconds from the end of a job to the start of the next of its full key, in 95 of 100 cases.
+FREED = 0.100
 
-_FULL = "full"
+#: Queues whose jobs have keys, or a jam before them; and one beside them, whose jobs have neither.
+KEYED, EXPIRED, FREE = "keyed", "expired", "free"
+
+_FULL, _SLOT = "full", "slot"
 
 #: As enqueue stores them, in one statement for each million.
 _FILL_JAM = """
@@ -41,8 +46,8 @@ with job as (
   select %(queue)s, 'jam', '{}', 1, %(key)s, 5, '30 s', '1 h', '60 s', taskq.clock(), user
   from generate_series(1, %(count)s)
   returning id, queue, task, priority, concurrency_key, created_at)
-insert into taskq.ready (id, queue, task, priority, scheduled_at, concurrency_key)
-select id, queue, task, priority, created_at, concurrency_key from job
+insert into taskq.ready (id, queue, task, priority, scheduled_at, expires_at, concurrency_key)
+select id, queue, task, priority, created_at, case when %(expired)s then created_at end, concurrency_key from job
 """
 
 _output = Console(width=None if sys.stdout.isatty() else 130)
@@ -56,24 +61,30 @@ _output = Console(width=None if sys.stdout.isatty() else 130)
 )
 @click.option("--jam", type=click.IntRange(1), default=JAM, show_default=True, help="Jobs of the full key.")
 @click.option("--jobs", type=click.IntRange(1), default=JOBS, show_default=True, help="Jobs of one run.")
-def limits(as_json: bool, dsn: str | None, pairs: int, jam: int, jobs: int) -> None:
-    """What concurrency keys cost, against jobs without any."""
+@click.option(
+    "--samples", type=click.IntRange(1), default=40, show_default=True, help="Slots that are freed."
+)
+def limits(as_json: bool, dsn: str | None, pairs: int, jam: int, jobs: int, samples: int) -> None:
+    """What concurrency keys and times to live cost, against jobs without any."""
     try:
         with server(dsn) as server_dsn, site(server_dsn) as place:
             where = machine(server_dsn)
             figures = harness.run(_with_keys(place, jobs), pairs=pairs)
-            met = _meet_a_jam(place, jam)
-            figures += harness.run(_behind_a_jam(place, jobs), pairs=pairs)
+            met = [_meet_a_jam(place, KEYED, jam)]
+            figures += harness.run(_behind_a_jam(place, KEYED, "a full key", jobs), pairs=pairs)
+            met.append(_meet_a_jam(place, EXPIRED, jam))
+            figures += harness.run(_behind_a_jam(place, EXPIRED, "expired jobs", jobs), pairs=pairs)
+            met.append(_free_slots(place, samples))
             if as_json:
-                for figure in figures:
-                    click.echo(figure.to_json(where))
-                click.echo(met.to_json(where))
+                for line in (*figures, *met):
+                    click.echo(line.to_json(where))
                 return
             title = f"limits: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs"
             table, once = figures_table(title), readings_table("once")
             for figure in figures:
                 table.add_row(*figure_row(figure))
-            once.add_row(*met.row())
+            for reading in met:
+                once.add_row(*reading.row())
             _output.print(table, once)
     except Incorrect as error:
         click.echo(f"incorrect: {error}", err=True)
@@ -88,22 +99,23 @@ def _with_keys(place: Site, jobs: int) -> Benchmark:
     )
 
 
-def _behind_a_jam(place: Site, jobs: int) -> Benchmark:
+def _behind_a_jam(place: Site, queue: str, what: str, jobs: int) -> Benchmark:
     return Benchmark(
-        measures=(Measure(name="limits, behind a full key", unit="jobs/s"),),
-        product=_Drain(place, KEYED, jobs),
+        measures=(Measure(name=f"limits, behind {what}", unit="jobs/s"),),
+        product=_Drain(place, queue, jobs),
         floor=_Drain(place, FREE, jobs),
     )
 
 
-def _meet_a_jam(place: Site, jam: int) -> Reading:
-    """Put *jam* jobs of a closed key before all others, and claim until they are out of the way."""
+def _meet_a_jam(place: Site, queue: str, jam: int) -> Reading:
+    """Put *jam* jobs of a closed key, or expired ones, before all others, and claim until they are out of the way."""
     place.conn.execute("select taskq.set_concurrency_limit(%s, 0)", (_FULL,))
-    place.conn.execute(_FILL_JAM, {"queue": KEYED, "key": _FULL, "count": jam})
+    key = _FULL if queue == KEYED else None
+    place.conn.execute(_FILL_JAM, {"queue": queue, "key": key, "expired": key is None, "count": jam})
     place.conn.execute("vacuum (analyze) taskq.jobs, taskq.ready")
-    [behind] = _enqueue(place.conn, KEYED, [None])
+    [behind] = _enqueue(place.conn, queue, [None])
     began = time.monotonic()
-    while not (found := place.conn.execute(product.statements.claim, _claim(KEYED)).fetchall()):
+    while not (found := place.conn.execute(product.statements.claim, _claim(queue)).fetchall()):
         if time.monotonic() - began > 20 * MEETING:
             raise Incorrect("the job behind the jam was not claimed")
     seconds = time.monotonic() - began
@@ -111,7 +123,34 @@ def _meet_a_jam(place: Site, jam: int) -> Reading:
         raise Incorrect("something else than the job behind the jam was claimed")
     place.conn.execute(product.statements.settle, _completed(found))
     place.conn.execute("vacuum (analyze) taskq.ready")
-    return Reading.of(f"limits, meeting a jam of {jam:,} jobs", "s", [seconds], MEETING * jam / JAM)
+    jobs = f"{jam:,} jobs of a full key" if key else f"{jam:,} expired jobs"
+    return Reading.of(f"limits, meeting {jobs}", "s", [seconds], MEETING * jam / JAM)
+
+
+def _free_slots(place: Site, samples: int) -> Reading:
+    """How late the next job of a full key is started by workers that sleep, once the one that ran has ended."""
+    late = []
+    with sleepers(place.dsn, processes=2, listening=True) as workers:
+        for number in range(samples):
+            with place.conn.transaction():  # nobody else sees it before it is claimed
+                _enqueue_for(place.conn, -1)
+                [row] = place.conn.execute(product.statements.claim, _claim(QUEUE)).fetchall()
+            _enqueue_for(place.conn, number)
+            time.sleep(random.uniform(1.2, 2.2))  # the workers have found the key full, and lie down
+            freed_at = time.time()
+            place.conn.execute(product.statements.settle, _completed([row]))
+            try:
+                late.append(workers.started_at(number, 60.0) - freed_at)
+            except TimeoutError as error:
+                raise Incorrect(f"a slot was freed, but {error}") from error
+    return Reading.of("limits, from a freed slot to the next start", "s", late, FREED)
+
+
+def _enqueue_for(conn: psycopg.Connection[Any], number: int) -> None:
+    conn.execute(
+        "select from taskq.enqueue(%s, %s, jsonb_build_object('number', %s::int), p_concurrency_key => %s)",
+        (QUEUE, TASK, number, _SLOT),
+    )
 
 
 def _enqueue(conn: psycopg.Connection[Any], queue: str, keys: Sequence[str | None]) -> list[int]:

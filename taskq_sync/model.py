@@ -466,6 +466,16 @@ class CancelResult:
 
 
 @frozen
+class RedriveResult:
+    """The answer to `redrive`: `redriven`, `key_taken` (a live job holds its unique key: nothing was changed) or
+    `already_live`."""
+
+    job_id: int
+    result: str
+    status: str
+
+
+@frozen
 class PauseResult:
     """The answer to `pause_queue` and `resume_queue`: `paused`, `already_paused`, `resumed` or
     `not_paused`."""

@@ -13,6 +13,7 @@ create table taskq.jobs (
   headers         jsonb,                  -- null = none
   priority        smallint not null,      -- as enqueued; the live value travels
   unique_key      text,
+  unique_scope    text,                   -- null = live
   concurrency_key text,
   max_attempts    int not null,
   backoff         interval not null,

@@ -2,7 +2,7 @@
 -- backing off, or held.
 --
 -- Rows come from enqueue, requeue and redrive and leave by claim_move (to running) or
--- finish_ready (to finished). Updated for hold (admit_keys, restore_keys) and priority (age), and
+-- finish_ready (to finished). Updated for hold (claim_candidates, admit_keys, restore_keys) and priority (age), and
 -- rewritten by replace_jobs.
 create table taskq.ready (
   id              bigint not null primary key,
@@ -13,7 +13,8 @@ create table taskq.ready (
   expires_at      timestamptz,            -- expire_ttl ends the job after this instant
   concurrency_key text,
   hold            text,                   -- null, or why it cannot be claimed: 'key' = its key is full,
-                                          -- 'order' = an older job of its ordered key is live
+                                          -- 'order' = an older job of its ordered key is live,
+                                          -- 'expired' = expire_ttl is to end it
   -- state that travels with the job between the places
   attempt_count   int not null default 0, -- claims so far; never reset
   failure_count   int not null default 0, -- budget burnt

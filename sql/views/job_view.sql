@@ -7,7 +7,7 @@ select
   j.queue,
   j.task,
   case
-    when r.id is not null and r.hold is not null and r.hold not in ('key', 'order') then 'blocked'
+    when r.id is not null and r.hold is not null and r.hold not in ('key', 'order', 'expired') then 'blocked'
     when r.id is not null then 'queued'
     when x.id is not null then 'running'
     else f.status

@@ -1,4 +1,4 @@
-"""`taskq-sync jobs`: look at jobs, and cancel them."""
+"""`taskq-sync jobs`: look at jobs, cancel them, and put them back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 from taskq_sync.cli.output import as_json, print_facts, print_json, print_table
 from taskq_sync.cli.parameters import actor_name
 from taskq_sync.cli.target import Target, takes_target
-from taskq_sync.errors import JobNotFound
+from taskq_sync.errors import JobNotFound, WrongState
 from taskq_sync.model import Attempt, Job
 
 STATUSES = ("blocked", "queued", "running", "succeeded", "failed", "cancelled")
@@ -15,7 +15,7 @@ STATUSES = ("blocked", "queued", "running", "succeeded", "failed", "cancelled")
 
 @click.group()
 def jobs() -> None:
-    """Look at jobs, and cancel them."""
+    """Look at jobs, cancel them, and put them back."""
 
 
 @jobs.command("list")
@@ -88,10 +88,13 @@ def show(target: Target, job_id: int, as_json: bool) -> None:
     )
 
 
+_actor = click.option("--actor", default=actor_name, help="Who; kept in the audit. Default: your user name.")
+
+
 @jobs.command()
 @click.argument("job_ids", type=int, nargs=-1, required=True)
 @click.option("--reason", help="Why; kept with the job and in the audit.")
-@click.option("--actor", default=actor_name, help="Who; kept in the audit. Default: your user name.")
+@_actor
 @as_json
 @takes_target
 def cancel(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: str, as_json: bool) -> None:
@@ -117,6 +120,42 @@ def cancel(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: 
     for absent in missing:
         click.echo(f"taskq-sync: {absent}", err=True)
     if missing or any(each.result == "already_ended" for each in results):
+        raise click.exceptions.Exit(1)
+
+
+@jobs.command()
+@click.argument("job_ids", type=int, nargs=-1, required=True)
+@click.option("--reason", help="Why; kept in the audit.")
+@_actor
+@as_json
+@takes_target
+def redrive(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: str, as_json: bool) -> None:
+    """Put failed or cancelled jobs back into their queues.
+
+    They are due at once, and all their attempts are allowed again. Exits with 1 if one of them was not put
+    back: it has succeeded, is live already, is not there, or a live job has its unique key. The others are put
+    back all the same.
+    """
+    results, refused = [], []
+    with target.connect() as db:
+        for job_id in job_ids:
+            try:
+                results.append(db.jobs.redrive(db.session, job_id, actor=actor, reason=reason))
+            except (JobNotFound, WrongState) as error:
+                refused.append(str(error))
+    if as_json:
+        print_json(results)
+    else:
+        said = {
+            "redriven": "put back",
+            "already_live": "is live already",
+            "key_taken": "not put back: a live job has its unique key",
+        }
+        for each in results:
+            click.echo(f"job {each.job_id} {said[each.result]}")
+    for why in refused:
+        click.echo(f"taskq-sync: {why}", err=True)
+    if refused or any(each.result != "redriven" for each in results):
         raise click.exceptions.Exit(1)
 
 

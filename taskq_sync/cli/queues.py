@@ -1,4 +1,4 @@
-"""`taskq-sync queues`: look at queues, pause and resume them."""
+"""`taskq-sync queues`: look at queues, pause, resume and empty them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _reason = click.option("--reason", help="Why; kept in the audit.")
 
 @click.group()
 def queues() -> None:
-    """Look at queues, pause and resume them."""
+    """Look at queues, pause, resume and empty them."""
 
 
 @queues.command("list")
@@ -56,6 +56,34 @@ def resume(target: Target, queue: str, reason: str | None, actor: str, as_json: 
     """Let jobs of QUEUE be started again."""
     with target.connect() as db:
         _print(db.queues.resume(db.session, queue, actor=actor, reason=reason), as_json)
+
+
+@queues.command()
+@click.argument("queue")
+@click.option("--limit", type=click.IntRange(1), help="How many at most. Default: all.")
+@_reason
+@_actor
+@as_json
+@takes_target
+def purge(
+    target: Target, queue: str, limit: int | None, reason: str | None, actor: str, as_json: bool
+) -> None:
+    """Cancel the jobs that wait in QUEUE, due or not; those that run go on.
+
+    Goes in steps of a thousand jobs, so that it may be interrupted and run again.
+    """
+    cancelled = 0
+    with target.connect() as db:
+        while limit is None or cancelled < limit:
+            step = 1000 if limit is None else min(1000, limit - cancelled)
+            rows = db.queues.purge(db.session, queue, limit=step, actor=actor, reason=reason)
+            cancelled += len(rows)
+            if not rows:
+                break
+    if as_json:
+        print_json({"queue": queue, "cancelled": cancelled})
+    else:
+        click.echo(f"queue {queue}: {cancelled} jobs cancelled")
 
 
 def print_queues(found: Sequence[QueueStats]) -> None:

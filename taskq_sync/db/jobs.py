@@ -27,6 +27,7 @@ from taskq_sync.model import (
     PollHint,
     Presence,
     Problem,
+    RedriveResult,
     SchemaVersion,
     Settled,
     TakenBack,
@@ -197,6 +198,14 @@ class Jobs:
         """Cancel a job: at once, or by asking its handler. Raises `JobNotFound`. SQL: operator/cancel_job.sql."""
         params = {"job_id": job_id, "actor": actor, "reason": reason}
         return read_one(CancelResult, ex.execute(self._sql.cancel_job, params))
+
+    def redrive(self, ex: Executor, job_id: int, *, actor: str, reason: str | None = None) -> RedriveResult:
+        """Put a failed or cancelled job back, due now, with a new budget. SQL: operator/redrive.sql.
+
+        Raises `JobNotFound`, and `WrongState` for one that has succeeded.
+        """
+        params = {"job_id": job_id, "actor": actor, "reason": reason}
+        return read_one(RedriveResult, ex.execute(self._sql.redrive, params))
 
     # Housekeeping
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from taskq_sync.db.connections import Executor
 from taskq_sync.db.rows import interval, read, read_one
 from taskq_sync.db.statements import Statements
-from taskq_sync.model import ConcurrencyLimit, PauseResult, QueueStats, QueueVersion
+from taskq_sync.model import CancelResult, ConcurrencyLimit, PauseResult, QueueStats, QueueVersion
 
 
 class Queues:
@@ -34,6 +34,16 @@ class Queues:
         """Undo a pause. SQL: operator/resume_queue.sql."""
         params = {"queue": queue, "actor": actor, "reason": reason}
         return read_one(PauseResult, ex.execute(self._sql.resume_queue, params))
+
+    def purge(
+        self, ex: Executor, queue: str, *, actor: str, reason: str | None = None, limit: int = 1000
+    ) -> Sequence[CancelResult]:
+        """Cancel up to *limit* (10,000 at most) jobs that wait in the queue; call again until it is empty.
+
+        SQL: operator/purge_queue.sql.
+        """
+        params = {"queue": queue, "limit": limit, "actor": actor, "reason": reason}
+        return read(CancelResult, ex.execute(self._sql.purge_queue, params))
 
     def set_queue(
         self,

@@ -105,6 +105,8 @@ select job_id, result, status from taskq.cancel_job(
   p_reason => %(reason)s::pg_catalog.text)
 """
 
+_REDRIVE = _CANCEL_JOB.replace("cancel_job", "redrive")
+
 _QUEUE_STATS = """
 select queue, paused, ready, delayed, held, running, failed, oldest_ready_age, next_due_at
 from taskq.queue_stats(p_queue => %(queue)s::pg_catalog.text)
@@ -117,6 +119,12 @@ select queue, result from taskq.pause_queue(
 """
 
 _RESUME_QUEUE = _PAUSE_QUEUE.replace("pause_queue", "resume_queue")
+
+_PURGE_QUEUE = """
+select job_id, result, status from taskq.purge_queue(
+  p_queue => %(queue)s::pg_catalog.text, p_limit => %(limit)s::pg_catalog.int4,
+  p_actor => %(actor)s::pg_catalog.text, p_reason => %(reason)s::pg_catalog.text)
+"""
 
 _WORKERS = """
 select worker_id, host, pid, version, queues, slots, state, started_at, seen_at, running, stop_requested,
@@ -200,9 +208,11 @@ class Statements:
         self.list_jobs = own(_LIST_JOBS)
         self.job_history = own(_JOB_HISTORY)
         self.cancel_job = own(_CANCEL_JOB)
+        self.redrive = own(_REDRIVE)
         self.queue_stats = own(_QUEUE_STATS)
         self.pause_queue = own(_PAUSE_QUEUE)
         self.resume_queue = own(_RESUME_QUEUE)
+        self.purge_queue = own(_PURGE_QUEUE)
         self.workers = own(_WORKERS)
         self.stop_worker = own(_STOP_WORKER)
         self.hold_singleton = own(_HOLD_SINGLETON)

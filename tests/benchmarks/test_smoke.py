@@ -43,11 +43,17 @@ def test_runs_and_finds_every_job_where_it_should_be(name: str, dsn: str) -> Non
 
 
 def test_the_one_of_limits_completes_every_job_and_puts_the_jam_aside(dsn: str) -> None:
-    *figures, met = figures_of("limits", "--pairs", "1", "--jobs", "300", "--jam", "500", "--dsn", dsn)
-    assert [figure["measure"] for figure in figures] == ["limits, 1,000 keys", "limits, behind a full key"]
+    small = ("--pairs", "1", "--jobs", "300", "--jam", "500", "--samples", "1")
+    found = figures_of("limits", *small, "--dsn", dsn)
+    figures, met = found[:3], found[3:]
+    assert [figure["measure"] for figure in figures] == [
+        "limits, 1,000 keys",
+        "limits, behind a full key",
+        "limits, behind expired jobs",
+    ]
     assert all(set(figure) == KEYS for figure in figures)
-    assert set(met) == LIMITED
-    assert met["value"] > 0
+    assert len(met) == 3
+    assert all(set(each) == LIMITED and each["value"] > 0 for each in met)
 
 
 def test_the_idle_one_counts_statements_and_starts_every_job() -> None:

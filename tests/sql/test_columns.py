@@ -117,6 +117,11 @@ def test_every_movement_carries_everything_that_travels(sql: Contract, clock: Cl
     with sql.conn.transaction(force_rollback=True):
         sql.cancel_job(job_id=job_id)
         standing("finished", **{**again, "attempt_count": 12, "expiry_streak": 0, "snooze_count": 14})
+        sql.redrive(job_id=job_id)
+        restarted = {"failure_count": 0, "expires_at": clock.now + timedelta(days=200)}
+        standing(
+            "ready", **{**again, **restarted, "attempt_count": 12, "expiry_streak": 0, "snooze_count": 14}
+        )
     attempt = sql.take()
     sql.complete(job_id=job_id, attempt_id=attempt["attempt_id"])
     standing("finished", **{**again, "attempt_count": 13, "expiry_streak": 0, "snooze_count": 14})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from kit.contract import Clock, Contract, refused
 
@@ -114,3 +116,85 @@ def test_never_queues_behind_another_pass(sql: Contract, other: Contract, clock:
 def test_refuses_a_limit_out_of_bounds(sql: Contract, limit: int | None) -> None:
     with refused("TQ422", "of expire_ttl is outside 1 to 10000"):
         sql.expire_ttl(limit=limit)
+
+
+# -- expired jobs at the head of a queue -----------------------------------------------------------------------
+
+
+def _crowd(sql: Contract, count: int, **options: Any) -> None:
+    """Enqueue *count* jobs that live for a minute."""
+    job = {"task": "t", "ttl": 60, **options}
+    for first in range(0, count, 10_000):
+        sql.enqueue_many(queue="q", jobs=Jsonb([job] * min(10_000, count - first)))
+
+
+def _claimable(sql: Contract) -> int:
+    return int(sql.value("select count(*) from taskq.ready where hold is null"))
+
+
+def test_claim_takes_what_is_behind_them(sql: Contract, clock: Clock) -> None:
+    _crowd(sql, 5)
+    live = sql.new_job()
+    clock.forward(minutes=2)
+
+    assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=3)] == [live]
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_claims_meet_a_crowd_of_them_once(sql: Contract, clock: Clock, limit: int) -> None:
+    _crowd(sql, 35_000)
+    live = sql.new_job()
+    clock.forward(minutes=2)
+
+    assert sql.claim(queues=["q"], worker_id="w", limit=limit) == []
+    assert _claimable(sql) < 10_000
+    assert [row["state"] for row in sql.poll_hint(queues=["q"])] == ["ready"]
+    assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=limit)] == [live]
+    assert _claimable(sql) == 0
+    assert [row["state"] for row in sql.poll_hint(queues=["q"])] == ["empty"]
+
+
+def test_what_was_met_is_still_queued_until_it_is_ended(sql: Contract, clock: Clock) -> None:
+    job_id = sql.new_job(ttl=timedelta(minutes=1))
+    clock.forward(minutes=2)
+    assert sql.claim(queues=["q"], worker_id="w") == []
+
+    job = sql.job(job_id)
+    assert (job["status"], job["hold"]) == ("queued", "expired")
+    assert [row["id"] for row in sql.list_jobs(status="queued")] == [job_id]
+    assert sql.list_jobs(status="blocked") == []
+    assert _expired(sql) == 1
+    assert sql.job(job_id)["outcome"] == "expired_ttl"
+
+
+def test_the_next_of_its_key_does_not_wait_for_the_end(sql: Contract, clock: Clock) -> None:
+    attempt = sql.new_attempt(concurrency_key="k")
+    sql.new_job(concurrency_key="k", ttl=timedelta(minutes=1))
+    follower = sql.new_job(concurrency_key="k")
+    assert sql.claim(queues=["q"], worker_id="w", limit=5) == []
+    clock.forward(minutes=2)
+    sql.complete(job_id=attempt["job_id"], attempt_id=attempt["attempt_id"])
+
+    claimed = [row["job_id"] for _ in range(2) for row in sql.claim(queues=["q"], worker_id="w")]
+    assert claimed == [follower]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_one_that_is_replaced_may_run(sql: Contract, clock: Clock, ordered: bool) -> None:
+    key = {"concurrency_key": "k", "ordered": True} if ordered else {}
+    job_id = sql.new_job(unique_key="u", ttl=timedelta(minutes=1), **key)
+    clock.forward(minutes=2)
+    assert sql.claim(queues=["q"], worker_id="w") == []
+    sql.enqueue(queue="q", task="t", unique_key="u", unique_mode="replace", ttl=timedelta(minutes=1))
+
+    assert sql.take()["job_id"] == job_id
+
+
+def test_the_next_in_order_waits_until_it_is_ended(sql: Contract, clock: Clock) -> None:
+    sql.new_job(concurrency_key="k", ordered=True, ttl=timedelta(minutes=1))
+    second = sql.new_job(concurrency_key="k", ordered=True)
+    clock.forward(minutes=2)
+
+    assert [sql.claim(queues=["q"], worker_id="w") for _ in range(2)] == [[], []]
+    assert _expired(sql) == 1
+    assert sql.take()["job_id"] == second

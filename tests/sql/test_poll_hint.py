@@ -57,10 +57,14 @@ def test_answers_once_per_queue_in_the_order_given(sql: Contract, clock: Clock) 
     ]
 
 
-def test_is_empty_for_a_job_whose_time_to_live_is_over(sql: Contract, clock: Clock) -> None:
+def test_is_ready_for_a_job_whose_time_to_live_is_over_until_a_claim_has_put_it_aside(
+    sql: Contract, clock: Clock
+) -> None:
     sql.new_job(ttl=timedelta(seconds=5))
     clock.forward(seconds=5)
 
+    assert _hint(sql) == ("ready", None)
+    assert sql.claim(queues=["q"], worker_id="w") == []
     assert _hint(sql) == ("empty", None)
 
 

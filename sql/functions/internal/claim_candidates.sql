@@ -5,7 +5,9 @@
 -- scheduled_at walks all of those on PostgreSQL 15. The planner is held to the index, since
 -- statistics taken while the table was small would make it sort. A row without its request
 -- is passed over (check_integrity reports it), so that it can neither be dropped nor stop
--- the queue.
+-- the queue. Rows whose time to live is over are put aside until expire_ttl ends them, so that a
+-- million of them does not slow the claims: each is met once. One whose key is taken lets the next
+-- of that key go, by a signal.
 --
 -- Arguments: p_queues in the order to serve; p_limit.
 -- Returns: ids in claim order; keyed, whether any has a concurrency key; named, a unique key.
@@ -32,6 +34,9 @@ declare
   v_ids      bigint[];
   v_keyed    boolean;
   v_named    boolean;
+  v_over     bigint[];
+  v_keys     text[];
+  v_looks    int := 0;
 begin
   ids := '{}';
   keyed := false;
@@ -49,23 +54,41 @@ begin
       exit when not found;
 
       with candidate as materialized (
-        select r.id, r.concurrency_key, r.is_unique
+        select r.id, r.concurrency_key, r.is_unique, r.expires_at <= v_now as over
         from taskq.ready r
         where r.queue = v_queue and r.hold is null and r.priority = v_priority
           and r.scheduled_at <= v_now
-          and (r.expires_at is null or r.expires_at > v_now)
           and (select true from taskq.jobs j where j.id = r.id)
         order by r.scheduled_at, r.id
         limit p_limit - cardinality(ids)
         for update of r skip locked
       )
-      select array_agg(c.id), bool_or(c.concurrency_key is not null), bool_or(c.is_unique)
-      into v_ids, v_keyed, v_named
+      select array_agg(c.id) filter (where c.over is not true),
+        bool_or(c.concurrency_key is not null) filter (where c.over is not true),
+        bool_or(c.is_unique) filter (where c.over is not true),
+        array_agg(c.id) filter (where c.over)
+      into v_ids, v_keyed, v_named, v_over
       from candidate c;
       if v_ids is not null then
         ids := ids || v_ids;
         keyed := keyed or v_keyed;
         named := named or v_named;
+      end if;
+
+      if v_over is not null then
+        update taskq.ready r set hold = 'expired' where r.id = any (v_over);
+        v_keys := array(
+          select distinct r.concurrency_key from taskq.ready r
+          where r.id = any (v_over) and r.concurrency_key is not null);
+        if v_ids is null then
+          v_keys := v_keys || taskq.hold_jam(v_over[cardinality(v_over)], null);
+        end if;
+        if cardinality(v_keys) > 0 then
+          perform taskq.free_keys(v_keys);
+        end if;
+        v_looks := v_looks + 1;
+        exit when v_looks >= 3;
+        v_priority := v_priority + 1;  -- look again behind them
       end if;
     end loop;
   end loop;

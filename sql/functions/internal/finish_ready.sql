@@ -5,7 +5,7 @@
 -- Returns: how many moved.
 -- Locks: the ready rows, already the caller's; then the unique_keys rows of the jobs.
 -- Raises: nothing.
--- Called by: cancel_job, expire_ttl.
+-- Called by: cancel_job, purge_queue, expire_ttl.
 create or replace function taskq.finish_ready(p_ids bigint[], p_outcome text, p_reason text)
 returns bigint
 language plpgsql

@@ -10,7 +10,7 @@
 --   transaction ends.
 -- Locks: the job's row, waits.
 -- Raises: TQ001 no such job; TQ500 the job moved on every look, or stands nowhere.
--- Called by: cancel_job.
+-- Called by: cancel_job, redrive.
 create or replace function taskq.locate(p_job_id bigint)
 returns text
 language plpgsql

@@ -43,7 +43,7 @@ begin
   request as materialized (
     select distinct on (s.id) s.*, l.concurrency_key as old_key,
       case when l.is_ordered then l.concurrency_key else s.concurrency_key end as new_key,
-      case when l.is_ordered then l.hold end as hold,
+      case when l.is_ordered and l.hold = 'order' then l.hold end as hold,
       l.hold is null as was_free,
       case when s.unique_mode = 'replace_keep_schedule' then l.scheduled_at else s.scheduled_at end as due_at
     from taskq.stamp_policy(p_queue, p_holders, p_jobs, v_now) s
@@ -53,7 +53,7 @@ begin
   rewritten as (
     update taskq.jobs j
     set task = q.task, payload = q.payload, headers = q.headers, priority = q.priority,
-      concurrency_key = q.new_key, max_attempts = q.max_attempts, backoff = q.backoff,
+      unique_scope = q.unique_scope, concurrency_key = q.new_key, max_attempts = q.max_attempts, backoff = q.backoff,
       backoff_max = q.backoff_max, lease = q.lease, ttl = q.ttl
     from request q
     where j.id = q.id and j.id = any (p_holders)

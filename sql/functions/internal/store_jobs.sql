@@ -87,10 +87,10 @@ begin
   ),
   stored as (
     insert into taskq.jobs (
-      id, queue, task, payload, headers, priority, unique_key, concurrency_key, max_attempts,
-      backoff, backoff_max, lease, ttl, created_at, enqueued_by)
+      id, queue, task, payload, headers, priority, unique_key, unique_scope, concurrency_key,
+      max_attempts, backoff, backoff_max, lease, ttl, created_at, enqueued_by)
     select r.id, p_queue, r.task, r.payload, r.headers, r.priority, r.unique_key,
-      r.concurrency_key, r.max_attempts, r.backoff, r.backoff_max, r.lease, r.ttl, v_now, session_user
+      r.unique_scope, r.concurrency_key, r.max_attempts, r.backoff, r.backoff_max, r.lease, r.ttl, v_now, session_user
     from request r
   ),
   queued as (

@@ -18,7 +18,7 @@
 -- Raises: TQ100 to be called again, of several keys one changed hands; TQ500 when the only one
 --   did on every one of twenty looks; 40001 in a caller's repeatable read or serializable
 --   transaction.
--- Called by: store_jobs.
+-- Called by: store_jobs, take_key_back.
 create or replace function taskq.take_keys(p_queue text, p_ids bigint[], p_jobs taskq.new_job[])
 returns bigint[]
 language plpgsql

@@ -43,8 +43,8 @@ begin
      order by j.id desc limit p_limit)
     union all
     (select r.id from taskq.ready r
-     where (p_status = 'queued' and (r.hold is null or r.hold in ('key', 'order'))
-            or p_status = 'blocked' and r.hold not in ('key', 'order'))
+     where (p_status = 'queued' and (r.hold is null or r.hold in ('key', 'order', 'expired'))
+            or p_status = 'blocked' and r.hold not in ('key', 'order', 'expired'))
        and (p_queue is null or r.queue = p_queue) and (p_task is null or r.task = p_task)
        and (p_before_id is null or r.id < p_before_id)
      order by r.id desc limit p_limit)

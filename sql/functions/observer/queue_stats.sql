@@ -48,7 +48,7 @@ begin
   hoard as materialized (
     select h.queue as name
     from (select r.queue, r.hold from taskq.ready r where (r.hold is null) is false limit 10001) h
-    where h.hold in ('key', 'order')
+    where h.hold in ('key', 'order', 'expired')
   ),
   named (name) as (
     select p_queue where p_queue is not null

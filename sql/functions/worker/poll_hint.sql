@@ -72,7 +72,7 @@ begin
       if exists (
         select from taskq.ready r
         where r.queue = poll_hint.queue and r.hold is null and r.priority = v_priority
-          and r.scheduled_at <= v_now and (r.expires_at is null or r.expires_at > v_now)
+          and r.scheduled_at <= v_now  -- one whose time to live is over too: a claim puts it aside
       ) then
         state := 'ready';
       end if;

@@ -296,6 +296,33 @@ class TestOperate:
         assert done.err.startswith("taskq-sync: no job 987654321: ")
         assert done.err.count("\n") == 1
 
+    def test_puts_jobs_back_and_says_which_were_not(self, taskq):
+        first, second, other = (taskq.run("enqueue", "t", "--json").json["job_id"] for _ in range(3))
+        taskq.check("jobs", "cancel", str(first), str(second))
+        done = taskq.run("jobs", "redrive", str(first), str(second), "--reason", "wrong", "--actor", "me")
+        assert (done.code, done.out) == (0, f"job {first} put back\njob {second} put back\n")
+        done = taskq.run("jobs", "redrive", str(other), "987654321")
+        assert (done.code, done.out) == (1, f"job {other} is live already\n")
+        assert done.err.startswith("taskq-sync: no job 987654321")
+
+    def test_does_not_put_back_what_has_succeeded_or_lost_its_key(self, taskq, conn):
+        first = taskq.run("enqueue", "t", "--unique-key", "u", "--json").json["job_id"]
+        taskq.check("jobs", "cancel", str(first))
+        second = taskq.run("enqueue", "t", "--unique-key", "u", "--json").json["job_id"]
+        done = taskq.run("jobs", "redrive", str(first))
+        assert (done.code, done.out) == (1, f"job {first} not put back: a live job has its unique key\n")
+        conn.execute("select taskq.complete(job_id, attempt_id) from taskq.claim(array['default'], 'w')")
+        done = taskq.run("jobs", "redrive", str(second))
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith(f"taskq-sync: job {second} has succeeded")
+
+    def test_empties_a_queue(self, taskq):
+        for _ in range(3):
+            taskq.check("enqueue", "t", "--queue", "q")
+        assert taskq.check("queues", "purge", "q", "--limit", "1") == "queue q: 1 jobs cancelled\n"
+        assert taskq.run("queues", "purge", "q", "--json").json == {"queue": "q", "cancelled": 2}
+        assert taskq.check("queues", "purge", "q") == "queue q: 0 jobs cancelled\n"
+
     def test_pauses_and_resumes_a_queue(self, taskq):
         said = [taskq.check("queues", verb, "q") for verb in ("pause", "pause", "resume", "resume")]
         assert said == [f"queue q {word}\n" for word in ("paused", "already paused", "resumed", "not paused")]

@@ -36,7 +36,7 @@ FREED = 0.100
 #: Queues whose jobs have keys, or a jam before them; and one beside them, whose jobs have neither.
 KEYED, EXPIRED, FREE = "keyed", "expired", "free"
 
-_FULL, _SLOT = "full", "slot"
+_FULL = "full"
 
 #: As enqueue stores them, in one statement for each million.
 _FILL_JAM = """
@@ -133,9 +133,9 @@ def _free_slots(place: Site, samples: int) -> Reading:
     with sleepers(place.dsn, processes=2, listening=True) as workers:
         for number in range(samples):
             with place.conn.transaction():  # nobody else sees it before it is claimed
-                _enqueue_for(place.conn, -1)
+                _enqueue_for(place.conn, f"slot {number}", -1)
                 [row] = place.conn.execute(product.statements.claim, _claim(QUEUE)).fetchall()
-            _enqueue_for(place.conn, number)
+            _enqueue_for(place.conn, f"slot {number}", number)
             time.sleep(random.uniform(1.2, 2.2))  # the workers have found the key full, and lie down
             freed_at = time.time()
             place.conn.execute(product.statements.settle, _completed([row]))
@@ -146,10 +146,10 @@ def _free_slots(place: Site, samples: int) -> Reading:
     return Reading.of("limits, from a freed slot to the next start", "s", late, FREED)
 
 
-def _enqueue_for(conn: psycopg.Connection[Any], number: int) -> None:
+def _enqueue_for(conn: psycopg.Connection[Any], key: str, number: int) -> None:
     conn.execute(
         "select from taskq.enqueue(%s, %s, jsonb_build_object('number', %s::int), p_concurrency_key => %s)",
-        (QUEUE, TASK, number, _SLOT),
+        (QUEUE, TASK, number, key),
     )
 
 

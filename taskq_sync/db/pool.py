@@ -97,6 +97,7 @@ class SessionPool:
                 if session.is_alive():
                     return session, epoch
                 session.close()
+                self._close_dead()  # what broke this one has mostly broken the others
             return self._open(deadline), epoch
         except BaseException:
             self._give_place_back()
@@ -118,6 +119,16 @@ class SessionPool:
             del self._idle[: len(too_old)]
             self._count -= len(too_old)
             return session, too_old, self._epoch
+
+    def _close_dead(self) -> None:
+        """Close the idle sessions that are broken, which at the bottom nobody would touch for long."""
+        with self._lock:
+            dead = [each for each in self._idle if not each[1].is_alive()]
+            self._idle[:] = [each for each in self._idle if each not in dead]
+            self._count -= len(dead)
+            self._place_free.notify(len(dead))
+        for _, session in dead:
+            session.close()
 
     def _has_place(self) -> bool:
         return bool(self._idle) or self._count < self._size

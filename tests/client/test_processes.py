@@ -201,6 +201,25 @@ class TestPool:
         assert second.closed
         assert tq.database.client_pool._count == 1
 
+    def test_one_dead_connection_is_a_reason_to_look_at_the_others(self, dsn: str, conn: Connection) -> None:
+        """After a restart of the server those at the bottom would stay open for minutes, good for nothing."""
+        with TaskQ(dsn, pool_size=3) as tq:
+            with (
+                tq.database.connection() as first,
+                tq.database.connection() as second,
+                tq.database.connection() as third,
+            ):
+                pass
+            for dead in (first, second):
+                conn.execute("select pg_terminate_backend(%s, 10000)", (dead.backend_pid,))
+
+            with tq.database.connection() as again:
+                assert again not in (first, second, third)
+            assert (first.closed, second.closed, third.closed) == (True, True, False)
+            assert tq.database.client_pool._count == 2
+            with tq.database.connection(), tq.database.connection() as other:
+                assert other is third
+
     def test_may_be_closed_at_any_time_and_used_again(
         self, tq: TaskQ, notes: Callable[[], list[str]]
     ) -> None:

@@ -140,6 +140,26 @@ def test_claim_takes_what_is_behind_them(sql: Contract, clock: Clock) -> None:
     assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=3)] == [live]
 
 
+def test_claim_takes_as_many_as_it_was_asked_for(sql: Contract, clock: Clock) -> None:
+    """The second look, behind those that were put aside, finds others than the first."""
+    _crowd(sql, 1)
+    live = [sql.new_job() for _ in range(3)]
+    clock.forward(minutes=2)
+
+    assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=3)] == live
+
+
+def test_claim_counts_each_job_of_a_key_once(sql: Contract, clock: Clock) -> None:
+    sql.set_concurrency_limit(key="k", max_running=2)
+    _crowd(sql, 3)
+    first, _, second = (sql.new_job(concurrency_key=key) for key in ("k", None, "k"))
+    clock.forward(minutes=2)
+
+    claimed = [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=5)]
+    assert {first, second} <= set(claimed)
+    assert sql.value("select count(*) from taskq.ready where hold = 'key'") == 0
+
+
 @pytest.mark.parametrize("limit", [1, 100])
 def test_claims_meet_a_crowd_of_them_once(sql: Contract, clock: Clock, limit: int) -> None:
     _crowd(sql, 35_000)

@@ -37,6 +37,9 @@ declare
   v_over     bigint[];
   v_keys     text[];
   v_looks    int := 0;
+  v_seen     int;          -- the priority of the last look; another one there begins behind these
+  v_at       timestamptz;
+  v_id       bigint;
 begin
   ids := '{}';
   keyed := false;
@@ -45,6 +48,7 @@ begin
     continue when exists (
       select from taskq.queues q where q.name = v_queue and q.paused_at is not null);
     v_priority := 32768;
+    v_seen := 32768;
     while cardinality(ids) < p_limit loop
       select r.priority into v_priority
       from taskq.ready r
@@ -52,12 +56,17 @@ begin
       order by r.priority desc
       limit 1;
       exit when not found;
+      if v_priority <> v_seen then
+        v_seen := v_priority;
+        v_at := '-infinity';
+        v_id := 0;
+      end if;
 
       with candidate as materialized (
         select r.id, r.concurrency_key, r.is_unique, r.expires_at <= v_now as over
         from taskq.ready r
         where r.queue = v_queue and r.hold is null and r.priority = v_priority
-          and r.scheduled_at <= v_now
+          and r.scheduled_at <= v_now and (r.scheduled_at, r.id) > (v_at, v_id)
           and (select true from taskq.jobs j where j.id = r.id)
         order by r.scheduled_at, r.id
         limit p_limit - cardinality(ids)
@@ -88,7 +97,13 @@ begin
         end if;
         v_looks := v_looks + 1;
         exit when v_looks >= 3;
-        v_priority := v_priority + 1;  -- look again behind them
+        -- look again, and behind them: what is ours already is not locked for us
+        v_priority := v_priority + 1;
+        select r.scheduled_at, r.id into v_at, v_id
+        from taskq.ready r
+        where r.id = any (v_ids || v_over)
+        order by r.scheduled_at desc, r.id desc
+        limit 1;
       end if;
     end loop;
   end loop;

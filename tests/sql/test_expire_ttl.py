@@ -199,6 +199,19 @@ def test_the_next_of_its_key_does_not_wait_for_the_end(sql: Contract, clock: Clo
     assert claimed == [follower]
 
 
+def test_a_slot_is_not_spent_on_each_of_those_that_a_full_key_held_up(sql: Contract, clock: Clock) -> None:
+    attempt = sql.new_attempt(concurrency_key="k")
+    _crowd(sql, 300, concurrency_key="k")
+    follower = sql.new_job(concurrency_key="k")
+    assert sql.claim(queues=["q"], worker_id="w", limit=1000) == []
+    assert sql.value("select count(*) from taskq.ready where hold = 'key'") == 301
+    clock.forward(minutes=2)
+    sql.complete(job_id=attempt["job_id"], attempt_id=attempt["attempt_id"])
+
+    assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w")] == [follower]
+    assert _expired(sql) == 300
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_one_that_is_replaced_may_run(sql: Contract, clock: Clock, ordered: bool) -> None:
     key = {"concurrency_key": "k", "ordered": True} if ordered else {}

@@ -1,4 +1,4 @@
--- Take the unique key of an ended job back, unless a live job holds it.
+-- Take the unique key of an ended job back, unless another job holds it.
 --
 -- The job may have kept the row, for the time of unique_for. Who has locked that row is taking
 -- it right now, and is not waited for: whoever waits there may wait for a job that is ours.
@@ -33,4 +33,4 @@ end
 $$;
 
 comment on function taskq.take_key_back is
-  'Take the unique key of an ended job back, unless a live job holds it.';
+  'Take the unique key of an ended job back, unless another job holds it.';

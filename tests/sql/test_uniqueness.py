@@ -377,7 +377,9 @@ class TestDepth:
     def test_a_batch_is_stored_whole_or_not_at_all(self, sql: Contract) -> None:
         sql.set_queue(queue="q", max_depth=3)
         sql.new_job(unique_key="k")
-        with refused("TQ429", 'queue "q" has no room for 3 more jobs: 1 wait, its max_depth is 3', hint="caught up"):
+        with refused(
+            "TQ429", 'queue "q" has no room for 3 more jobs: 1 wait, its max_depth is 3', hint="caught up"
+        ):
             many(sql, {}, {}, {"unique_key": "n"})
         assert sql.value("select count(*) from taskq.jobs") == 1
 

@@ -26,6 +26,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
+set jit = off
 as $$
 declare
   v_now      constant timestamptz := taskq.clock();
@@ -99,11 +100,8 @@ begin
         exit when v_looks >= 3;
         -- look again, and behind them: what is ours already is not locked for us
         v_priority := v_priority + 1;
-        select r.scheduled_at, r.id into v_at, v_id
-        from taskq.ready r
-        where r.id = any (v_ids || v_over)
-        order by r.scheduled_at desc, r.id desc
-        limit 1;
+        select max(r.scheduled_at) into v_at from taskq.ready r where r.id = any (v_ids || v_over);
+        select max(r.id) into v_id from taskq.ready r where r.id = any (v_ids || v_over) and r.scheduled_at = v_at;
       end if;
     end loop;
   end loop;

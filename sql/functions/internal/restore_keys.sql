@@ -4,8 +4,7 @@
 -- oldest ordered job go if none before it is live, count what runs, bring back as many rows as
 -- there is room, in each queue, since another queue may be paused. A signal that commits after the delete stays for the next claim; any other order
 -- loses wake-ups. A held row that somebody has locked leaves a signal behind: its transaction
--- may roll back. Where the best row of a queue is one whose time to live is over, those among the
--- first 10,000 are put aside until expire_ttl ends them: one by one, each would cost a claim.
+-- may roll back.
 --
 -- Arguments: none.
 -- Returns: nothing.
@@ -18,11 +17,9 @@ returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
+set jit = off
 as $$
 declare
-  v_now   constant timestamptz := taskq.clock();
   v_keys  text[];
   v_key   text;
   v_free  bigint;
@@ -94,27 +91,7 @@ begin
       limit 1;
       exit when not found;
 
-      if (
-        select h.expires_at <= v_now from taskq.ready h
-        where h.hold = 'key' and h.concurrency_key = v_key and h.queue = v_queue
-        order by h.priority desc, h.scheduled_at, h.id
-        limit 1)
-      then
-        update taskq.ready r set hold = 'expired'
-        where r.id = any (array(
-          select h.id from taskq.ready h
-          where h.hold = 'key' and h.id = any (array(
-            select o.id
-            from (
-              select h.id, h.expires_at from taskq.ready h
-              where h.hold = 'key' and h.concurrency_key = v_key and h.queue = v_queue
-              order by h.priority desc, h.scheduled_at, h.id
-              limit 10000
-            ) o
-            where o.expires_at <= v_now))
-          for update skip locked));
-      end if;
-
+      perform taskq.hold_expired(v_key, v_queue);
       update taskq.ready r set hold = null
       where r.id = any (array(
         select h.id from taskq.ready h

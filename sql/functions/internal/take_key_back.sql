@@ -14,6 +14,7 @@ returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   update taskq.unique_keys u set free = false, waiting = p_job.unique_scope is not distinct from 'waiting'

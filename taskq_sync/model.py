@@ -467,7 +467,7 @@ class CancelResult:
 
 @frozen
 class RedriveResult:
-    """The answer to `redrive`: `redriven`, `key_taken` (a live job holds its unique key: nothing was changed) or
+    """The answer to `redrive`: `redriven`, `key_taken` (another job holds its unique key: nothing was changed) or
     `already_live`."""
 
     job_id: int

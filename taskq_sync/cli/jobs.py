@@ -133,7 +133,7 @@ def redrive(target: Target, job_ids: tuple[int, ...], reason: str | None, actor:
     """Put failed or cancelled jobs back into their queues.
 
     They are due at once, and all their attempts are allowed again. Exits with 1 if one of them was not put
-    back: it has succeeded, is live already, is not there, or a live job has its unique key. The others are put
+    back: it has succeeded, is live already, is not there, or another job has its unique key. The others are put
     back all the same.
     """
     results, refused = [], []
@@ -149,7 +149,7 @@ def redrive(target: Target, job_ids: tuple[int, ...], reason: str | None, actor:
         said = {
             "redriven": "put back",
             "already_live": "is live already",
-            "key_taken": "not put back: a live job has its unique key",
+            "key_taken": "not put back: another job has its unique key",
         }
         for each in results:
             click.echo(f"job {each.job_id} {said[each.result]}")

@@ -50,6 +50,15 @@ def test_no_branch_on_the_version_of_the_server(sql_root):
         assert "server_version" not in code_of(path), path
 
 
+def test_a_plan_that_is_forced_is_not_compiled(sql_root):
+    """Where a table has no index that helps, the way that is off is taken all the same, and costs 1e10 on PostgreSQL 17
+    and older. With JIT that is compiled by each call: a complete of a keyed job took a second instead of some
+    milliseconds."""
+    for path in sql_root.rglob("*.sql"):
+        code = code_of(path)
+        assert "\nset jit = off\n" in code or "\nset enable_" not in code, path
+
+
 @pytest.fixture
 def routines(conn):
     """Every routine of the schema: name, whether it is a definer's, its settings, whether PUBLIC may call it."""

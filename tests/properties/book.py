@@ -35,6 +35,8 @@ class Book:
     #: By their fence.
     running: dict[int, Attempt] = field(factory=dict)
     ended: set[int] = field(factory=set)
+    #: Put back once at least: the jobs of an ordered key that were next meanwhile go before them.
+    redrives: set[int] = field(factory=set)
     #: A unique key counts until then at least.
     counts_until: dict[tuple[str, str], datetime] = field(factory=dict)
     last_attempt: dict[int, int] = field(factory=dict)
@@ -84,6 +86,10 @@ class Book:
     def finished(self, job_id: int) -> None:
         assert job_id not in self.ended, f"job {job_id} has ended twice"
         self.ended.add(job_id)
+
+    def redriven(self, job_id: int) -> None:
+        self.ended.discard(job_id)  # of one that expired nobody was told
+        self.redrives.add(job_id)
 
     def _count(self, key: tuple[str, str], now: datetime, unique_for: float | None) -> None:
         if unique_for is not None:

@@ -157,7 +157,24 @@ class Sessions(RuleBasedStateMachine):
             job_id = sorted(self.book.jobs)[-1 - which % len(self.book.jobs)]
             for answer in session.attempt("cancel_job", waits=True, job_id=job_id) or []:
                 if answer["result"] == "cancelled":
-                    session.note(lambda book: book.finished(job_id))
+                    self._note_finish(session, job_id)
+
+    @rule(actor=_actors, which=_which, stays_open=_stays_open)
+    def redrive(self, actor: int, which: int, stays_open: bool) -> None:
+        with self.step(actor, stays_open) as session:
+            ended = session.rows("select id from taskq.finished where status <> 'succeeded' order by id desc")
+            if ended:
+                job_id = ended[which % len(ended)]["id"]
+                for answer in session.attempt("redrive", waits=True, job_id=job_id) or []:
+                    assert answer["result"] in ("redriven", "key_taken"), answer
+                    if answer["result"] == "redriven":
+                        session.note(lambda book: book.redriven(job_id))
+
+    @rule(actor=_actors, queue=_queue, limit=_few, stays_open=_stays_open)
+    def purge(self, actor: int, queue: str, limit: int, stays_open: bool) -> None:
+        with self.step(actor, stays_open) as session:
+            for answer in session.attempt("purge_queue", waits=False, queue=queue, limit=limit) or []:
+                self._note_finish(session, answer["job_id"])
 
     @rule(actor=_actors, key=_limited, limit=_limit, stays_open=_stays_open)
     def set_limit(self, actor: int, key: str, limit: int | None, stays_open: bool) -> None:
@@ -263,6 +280,9 @@ class Sessions(RuleBasedStateMachine):
 
     def _note_end(self, session: Actor, end: Row) -> None:
         session.note(lambda book: book.settled(end["job_id"], end["attempt_id"], end["status"]))
+
+    def _note_finish(self, session: Actor, job_id: int) -> None:
+        session.note(lambda book: book.finished(job_id))
 
     def _take_back(self, session: Actor) -> None:
         for answer in session.attempt("take_back", waits=False) or []:

@@ -62,7 +62,7 @@ class Snapshot:
             and not each["expired"]
             and each["queue"] not in self.paused
             and self.room(each["concurrency_key"]) > 0
-            and not (each["is_ordered"] and any(_before(other, each) for other in live))
+            and not (each["is_ordered"] and any(_keeps_back(other, each) for other in live))
         ]
 
     def problems(self, book: Book) -> Iterator[str]:
@@ -70,7 +70,7 @@ class Snapshot:
         yield from (f"check_integrity: {each}" for each in self.findings)
         yield from self._unknown_to(book)
         yield from self._over_the_limit(book)
-        yield from self._out_of_order()
+        yield from self._out_of_order(book)
         yield from self._twice_unique(book)
         yield from self._stuck()
 
@@ -97,9 +97,10 @@ class Snapshot:
             if limit is not None and counts[key] > limit:
                 yield f"{counts[key]} jobs of key {key} run, and the limit was {limit} when the last one started"
 
-    def _out_of_order(self) -> Iterator[str]:
+    def _out_of_order(self, book: Book) -> Iterator[str]:
         for each in self.running:
-            others = [other for other in [*self.ready, *self.running] if _before(other, each)]
+            older = [other for other in [*self.ready, *self.running] if _before(other, each)]
+            others = [other for other in older if other in self.running or other["id"] not in book.redrives]
             if each["is_ordered"] and others:
                 yield f"ordered job {each['id']} runs before {others}"
 
@@ -134,3 +135,14 @@ def _before(other: Row, job: Row) -> bool:
     return bool(
         other["is_ordered"] and other["concurrency_key"] == job["concurrency_key"] and other["id"] < job["id"]
     )
+
+
+def _keeps_back(other: Row, job: Row) -> bool:
+    """Whether *other* goes before the ordered *job*: it is older, or it was the next one when that was put back."""
+    is_next = (
+        other["is_ordered"]
+        and other["concurrency_key"] == job["concurrency_key"]
+        and other["id"] != job["id"]
+        and other.get("hold") != "order"
+    )
+    return bool(is_next) or _before(other, job)

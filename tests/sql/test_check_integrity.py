@@ -22,6 +22,13 @@ def test_finds_nothing_in_jobs_at_every_place(sql: Contract) -> None:
     assert sql.check_integrity() == []
 
 
+def test_a_running_job_may_have_given_its_key_to_a_follower_that_has_ended(sql: Contract) -> None:
+    sql.new_attempt(unique_key="k", unique_scope="waiting")
+    sql.cancel_job(job_id=sql.new_job(unique_key="k", unique_scope="waiting"))
+
+    assert sql.check_integrity() == []
+
+
 PLACED = "id, queue, task, priority, scheduled_at, attempt_count, failure_count, expiry_streak, snooze_count, progress"
 FAULTS = {
     "a job in no place": ("delete from taskq.ready where id = {waiting}", "waiting", "stands in no place"),
@@ -53,6 +60,11 @@ FAULTS = {
     "a unique job without its key": (
         "update taskq.ready set is_unique = true where id = {waiting}",
         "waiting",
+        "is marked unique but holds no key",
+    ),
+    "a unique job that runs without its key": (
+        "update taskq.running set is_unique = true where id = {running}",
+        "running",
         "is marked unique but holds no key",
     ),
     "an attempt without a job": (

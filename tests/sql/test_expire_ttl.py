@@ -140,6 +140,26 @@ def test_claim_takes_what_is_behind_them(sql: Contract, clock: Clock) -> None:
     assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=3)] == [live]
 
 
+def test_claim_takes_as_many_as_it_was_asked_for(sql: Contract, clock: Clock) -> None:
+    """The second look, behind those that were put aside, finds others than the first."""
+    _crowd(sql, 1)
+    live = [sql.new_job() for _ in range(3)]
+    clock.forward(minutes=2)
+
+    assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=3)] == live
+
+
+def test_claim_counts_each_job_of_a_key_once(sql: Contract, clock: Clock) -> None:
+    sql.set_concurrency_limit(key="k", max_running=2)
+    _crowd(sql, 3)
+    first, _, second = (sql.new_job(concurrency_key=key) for key in ("k", None, "k"))
+    clock.forward(minutes=2)
+
+    claimed = [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w", limit=5)]
+    assert {first, second} <= set(claimed)
+    assert sql.value("select count(*) from taskq.ready where hold = 'key'") == 0
+
+
 @pytest.mark.parametrize("limit", [1, 100])
 def test_claims_meet_a_crowd_of_them_once(sql: Contract, clock: Clock, limit: int) -> None:
     _crowd(sql, 35_000)
@@ -177,6 +197,19 @@ def test_the_next_of_its_key_does_not_wait_for_the_end(sql: Contract, clock: Clo
 
     claimed = [row["job_id"] for _ in range(2) for row in sql.claim(queues=["q"], worker_id="w")]
     assert claimed == [follower]
+
+
+def test_a_slot_is_not_spent_on_each_of_those_that_a_full_key_held_up(sql: Contract, clock: Clock) -> None:
+    attempt = sql.new_attempt(concurrency_key="k")
+    _crowd(sql, 300, concurrency_key="k")
+    follower = sql.new_job(concurrency_key="k")
+    assert sql.claim(queues=["q"], worker_id="w", limit=1000) == []
+    assert sql.value("select count(*) from taskq.ready where hold = 'key'") == 301
+    clock.forward(minutes=2)
+    sql.complete(job_id=attempt["job_id"], attempt_id=attempt["attempt_id"])
+
+    assert [row["job_id"] for row in sql.claim(queues=["q"], worker_id="w")] == [follower]
+    assert _expired(sql) == 300
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -178,6 +178,15 @@ def test_a_live_holder_keeps_the_key_and_nothing_is_changed(sql: Contract) -> No
     assert _redrive(sql, job_id) == ("redriven", "queued")
 
 
+def test_a_key_that_counts_on_after_the_end_of_another_job_is_taken(sql: Contract, clock: Clock) -> None:
+    job_id = _dead(sql, unique_key="u")["job_id"]
+    _dead(sql, unique_key="u", unique_for=timedelta(hours=1))
+
+    assert _redrive(sql, job_id) == ("key_taken", "failed")
+    clock.forward(hours=1)
+    assert _redrive(sql, job_id) == ("redriven", "queued")
+
+
 def test_a_key_that_counts_for_a_while_is_still_its_own(sql: Contract, clock: Clock) -> None:
     job_id = _dead(sql, unique_key="u", unique_for=timedelta(hours=1))["job_id"]
 

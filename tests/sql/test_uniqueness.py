@@ -377,7 +377,9 @@ class TestDepth:
     def test_a_batch_is_stored_whole_or_not_at_all(self, sql: Contract) -> None:
         sql.set_queue(queue="q", max_depth=3)
         sql.new_job(unique_key="k")
-        with refused("TQ429", "1 jobs wait"):
+        with refused(
+            "TQ429", 'queue "q" has no room for 3 more jobs: 1 wait, its max_depth is 3', hint="caught up"
+        ):
             many(sql, {}, {}, {"unique_key": "n"})
         assert sql.value("select count(*) from taskq.jobs") == 1
 
@@ -386,6 +388,11 @@ class TestDepth:
             "existed",
             "created",
         ]
+
+    def test_a_batch_that_never_fits_is_told_so(self, sql: Contract) -> None:
+        sql.set_queue(queue="q", max_depth=2)
+        with refused("TQ429", "has no room for 3 more jobs: 0 wait", hint="fewer jobs in one call"):
+            many(sql, {}, {}, {})
 
     def test_a_retry_is_never_refused(self, sql: Contract) -> None:
         sql.set_queue(queue="q", max_depth=1)

@@ -18,6 +18,7 @@ set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
+set jit = off
 as $$
 declare
   v_now      constant timestamptz := taskq.clock();

@@ -17,6 +17,7 @@ returns bigint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_may_hold constant boolean := pg_try_advisory_xact_lock_shared(taskq.limits_lock());

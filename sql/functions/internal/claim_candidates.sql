@@ -26,6 +26,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
+set jit = off
 as $$
 declare
   v_now      constant timestamptz := taskq.clock();
@@ -37,6 +38,9 @@ declare
   v_over     bigint[];
   v_keys     text[];
   v_looks    int := 0;
+  v_seen     int;          -- the priority of the last look; another one there begins behind these
+  v_at       timestamptz;
+  v_id       bigint;
 begin
   ids := '{}';
   keyed := false;
@@ -45,6 +49,7 @@ begin
     continue when exists (
       select from taskq.queues q where q.name = v_queue and q.paused_at is not null);
     v_priority := 32768;
+    v_seen := 32768;
     while cardinality(ids) < p_limit loop
       select r.priority into v_priority
       from taskq.ready r
@@ -52,12 +57,17 @@ begin
       order by r.priority desc
       limit 1;
       exit when not found;
+      if v_priority <> v_seen then
+        v_seen := v_priority;
+        v_at := '-infinity';
+        v_id := 0;
+      end if;
 
       with candidate as materialized (
         select r.id, r.concurrency_key, r.is_unique, r.expires_at <= v_now as over
         from taskq.ready r
         where r.queue = v_queue and r.hold is null and r.priority = v_priority
-          and r.scheduled_at <= v_now
+          and r.scheduled_at <= v_now and (r.scheduled_at, r.id) > (v_at, v_id)
           and (select true from taskq.jobs j where j.id = r.id)
         order by r.scheduled_at, r.id
         limit p_limit - cardinality(ids)
@@ -88,7 +98,10 @@ begin
         end if;
         v_looks := v_looks + 1;
         exit when v_looks >= 3;
-        v_priority := v_priority + 1;  -- look again behind them
+        -- look again, and behind them: what is ours already is not locked for us
+        v_priority := v_priority + 1;
+        select max(r.scheduled_at) into v_at from taskq.ready r where r.id = any (v_ids || v_over);
+        select max(r.id) into v_id from taskq.ready r where r.id = any (v_ids || v_over) and r.scheduled_at = v_at;
       end if;
     end loop;
   end loop;

@@ -14,6 +14,7 @@ returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   insert into taskq.signals (kind, key)

@@ -15,6 +15,7 @@ returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_now constant timestamptz := taskq.clock();

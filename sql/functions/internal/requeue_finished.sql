@@ -20,6 +20,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_queues text[];

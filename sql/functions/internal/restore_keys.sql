@@ -17,6 +17,7 @@ returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_keys  text[];
@@ -90,6 +91,7 @@ begin
       limit 1;
       exit when not found;
 
+      perform taskq.hold_expired(v_key, v_queue);
       update taskq.ready r set hold = null
       where r.id = any (array(
         select h.id from taskq.ready h

@@ -33,6 +33,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set enable_seqscan = off
+set jit = off
 as $$
 #variable_conflict use_column
 declare

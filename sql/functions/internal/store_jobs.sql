@@ -37,6 +37,7 @@ declare
   v_place    int;
   v_status   text;
   v_depth    bigint;
+  v_new      bigint;
   v_due      timestamptz;
 begin
   perform taskq.check_jobs(p_queue, p_jobs);
@@ -71,13 +72,21 @@ begin
   end if;
 
   if v_queue.max_depth is not null and v_holders && v_ids then
+    v_new := (select count(*) from unnest(v_ids, v_holders) as t (id, holder) where t.id = t.holder);
     v_depth := taskq.depth(p_queue, v_queue.max_depth + 1);
-    if v_depth + (select count(*) from unnest(v_ids, v_holders) as t (id, holder) where t.id = t.holder) > v_queue.max_depth then
+    if v_depth + v_new > v_queue.max_depth then
       raise exception using errcode = 'TQ429',
-        message = format('queue "%s" is full: %s jobs wait, its max_depth is %s', p_queue,
-          least(v_depth, v_queue.max_depth) || case when v_depth > v_queue.max_depth then ' or more' else '' end, v_queue.max_depth),
+        message = case
+          when v_depth < v_queue.max_depth
+            then format('queue "%s" has no room for %s more jobs: %s wait, its max_depth is %s', p_queue, v_new, v_depth, v_queue.max_depth)
+          else format('queue "%s" is full: %s jobs wait, its max_depth is %s', p_queue,
+            least(v_depth, v_queue.max_depth) || case when v_depth > v_queue.max_depth then ' or more' else '' end, v_queue.max_depth)
+        end,
         detail = format('depth %s', v_depth),
-        hint = 'Wait until workers have caught up, or raise max_depth with set_queue.';
+        hint = case
+          when v_new > v_queue.max_depth then 'It never has: bring fewer jobs in one call, or raise max_depth with set_queue.'
+          else 'Wait until workers have caught up, or raise max_depth with set_queue.'
+        end;
     end if;
   end if;
 

@@ -1,4 +1,4 @@
--- Take the unique key of an ended job back, unless a live job holds it.
+-- Take the unique key of an ended job back, unless another job holds it.
 --
 -- The job may have kept the row, for the time of unique_for. Who has locked that row is taking
 -- it right now, and is not waited for: whoever waits there may wait for a job that is ours.
@@ -14,6 +14,7 @@ returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   update taskq.unique_keys u set free = false, waiting = p_job.unique_scope is not distinct from 'waiting'
@@ -33,4 +34,4 @@ end
 $$;
 
 comment on function taskq.take_key_back is
-  'Take the unique key of an ended job back, unless a live job holds it.';
+  'Take the unique key of an ended job back, unless another job holds it.';

@@ -26,6 +26,7 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set plan_cache_mode = force_generic_plan  -- planning costs more than running, and there is one good plan
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_now     constant timestamptz := taskq.clock();
@@ -109,9 +110,9 @@ begin
       raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
     end if;
 
-    -- looked at again under the lock: a job that was started may be back with its key, and a row
-    -- may have become that of another live job, whose time is over by this clock; then the lock is
-    -- given back, since whoever starts or replaces that job must not meet it
+    -- looked at again under the lock: a job that was started may be back with its key, one that had
+    -- ended may be redriven, and a row may have become that of another live job, whose time is over by
+    -- this clock; then the lock is given back, since whoever starts or replaces that job must not meet it
     if v_over is not null then
       begin
         for v_place in 1 .. cardinality(v_over) loop
@@ -120,7 +121,10 @@ begin
             expires_at = v_over[v_place].expires_at
           where u.queue = p_queue and u.key = v_over[v_place].key
             and (u.free or u.job_id = v_ended[v_place]) and (u.expires_at is null or u.expires_at <= v_now);
-          if not found then
+          if not found
+            or (select true from taskq.ready r where r.id = v_ended[v_place])
+            or (select true from taskq.running r where r.id = v_ended[v_place])
+          then
             raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
           end if;
         end loop;

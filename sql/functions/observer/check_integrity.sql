@@ -44,10 +44,8 @@ as $$
   from place p
   where p.is_unique and p.name <> 'finished'
     and not exists (select from taskq.unique_keys u where u.job_id = p.id)
-    and not (p.name = 'running' and exists (  -- its follower took the key
-      select from taskq.jobs j
-      join taskq.unique_keys u on u.queue = j.queue and u.key = j.unique_key
-      where j.id = p.id))
+    and not (p.name = 'running' and exists (  -- it counted until the start; a follower took it, and may have ended
+      select from taskq.jobs j where j.id = p.id and j.unique_scope = 'waiting'))
   union all
   select u.job_id, format('unique key "%s" of queue "%s" is free, but its job has not been started', u.key, u.queue)
   from taskq.unique_keys u

@@ -5,7 +5,7 @@
 -- row is locked: prune passes the row over, and a second redrive finds the job live.
 --
 -- Arguments: p_job_id; p_actor, null = the session's role; p_reason.
--- Returns: job_id; result redriven | key_taken (a live job holds its unique key: nothing was
+-- Returns: job_id; result redriven | key_taken (another job holds its unique key: nothing was
 --   changed) | already_live; status it has now.
 -- Locks: the job's row, waits; then its unique key, waits for a transaction that takes or frees it.
 -- Raises: TQ001 no such job; TQ409 it has succeeded.

@@ -6,7 +6,7 @@ import psycopg
 
 from taskq_sync.db.statements import Statements
 
-from .caller import CHANGING, PAUSED, Caller, Open
+from .caller import CHANGING, PAUSED, QUEUES, Caller, Open
 from .ledger import Answer, Cancel, Limit, Pause, Pruned
 
 _statements = Statements()
@@ -36,6 +36,15 @@ class Operator(Caller):
                     self._cancel(made, job_id)
             except psycopg.DatabaseError as error:
                 self._forgive_pruned(error)
+
+    def purge_queue(self) -> None:
+        """Empty a queue a little; each job that it names is one that was cancelled."""
+        with self.single() as made:
+            queue, limit = self.chance.choice(QUEUES), self.chance.choice((1, 3, 10))
+            for row in made.ask(
+                _statements.purge_queue, queue=queue, limit=limit, actor="stress", reason=None
+            ):
+                made.note(Cancel, job_id=row.job_id, result=row.result, status=row.status)
 
     def _forgive_pruned(self, error: psycopg.DatabaseError) -> None:
         if error.sqlstate != "TQ001" or not self._ledger.pruned:

@@ -43,6 +43,7 @@ class Session(Worker, Operator):
             self.follow_up_in_a_transaction: 3,
             self.cancel_job: 6,
             self.cancel_in_an_open_transaction: 4,
+            self.purge_queue: 1,
             self.keep_rows_locked: 4,
             self.run_leases_out: 5,
             self.take_back: 6,

@@ -12,7 +12,7 @@ import psycopg
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 #: Functions that wait for nobody.
-NEVER_WAIT = ("heartbeat", "take_back", "claim", "expire_ttl", "prune", "poll_hint")
+NEVER_WAIT = ("heartbeat", "take_back", "claim", "expire_ttl", "prune", "poll_hint", "purge_queue")
 
 
 class Watch:

@@ -310,7 +310,7 @@ class TestOperate:
         taskq.check("jobs", "cancel", str(first))
         second = taskq.run("enqueue", "t", "--unique-key", "u", "--json").json["job_id"]
         done = taskq.run("jobs", "redrive", str(first))
-        assert (done.code, done.out) == (1, f"job {first} not put back: a live job has its unique key\n")
+        assert (done.code, done.out) == (1, f"job {first} not put back: another job has its unique key\n")
         conn.execute("select taskq.complete(job_id, attempt_id) from taskq.claim(array['default'], 'w')")
         done = taskq.run("jobs", "redrive", str(second))
         assert (done.code, done.out) == (1, "")

@@ -157,6 +157,16 @@ def test_refuses_what_is_not_there(sql: Contract, job_id: int | None) -> None:
         sql.redrive(job_id=job_id)
 
 
+@pytest.mark.broken_integrity
+def test_a_job_without_its_request_is_not_dropped(sql: Contract) -> None:
+    job_id = _dead(sql)["job_id"]
+    sql.run("delete from taskq.jobs where id = %s", job_id)
+
+    with refused("TQ500", f"job {job_id} has no request"):
+        sql.redrive(job_id=job_id)
+    assert sql.value("select status from taskq.finished where id = %s", job_id) == "failed"
+
+
 # -- uniqueness: B36 -------------------------------------------------------------------------------------------
 
 

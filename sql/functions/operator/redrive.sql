@@ -8,7 +8,7 @@
 -- Returns: job_id; result redriven | key_taken (another job holds its unique key: nothing was
 --   changed) | already_live; status it has now.
 -- Locks: the job's row, waits; then its unique key, waits for a transaction that takes or frees it.
--- Raises: TQ001 no such job; TQ409 it has succeeded.
+-- Raises: TQ001 no such job; TQ409 it has succeeded; TQ500 its request is gone.
 -- Called by: operators.
 create or replace function taskq.redrive(
   p_job_id   bigint,
@@ -36,6 +36,10 @@ begin
         hint = 'Only a failed or cancelled job is put back. To do the work again, enqueue a new one.';
     end if;
     select * into v_job from taskq.jobs j where j.id = p_job_id;
+    if not found then
+      raise exception using errcode = 'TQ500', message = format('job %s has no request any more', p_job_id),
+        hint = 'See check_integrity(). It cannot be put back; retention deletes what is left of it.';
+    end if;
     if v_job.unique_key is not null then
       v_taken := taskq.take_key_back(v_job);
     end if;

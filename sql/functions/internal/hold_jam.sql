@@ -12,6 +12,7 @@ create or replace function taskq.hold_jam(p_last bigint, p_keys text[])
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off

@@ -26,6 +26,7 @@ language plpgsql
 stable
 security definer
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
 as $$
 #variable_conflict use_column
@@ -51,7 +52,7 @@ begin
     where h.hold in ('key', 'order')
   ),
   named (name) as (
-    select p_queue where p_queue is not null
+    select p_queue collate "default" where p_queue is not null
     union
     select n.name
     from (

@@ -79,7 +79,10 @@ _WORDS = [
     *_MODULES,
     *_ODD,
 ]
-_word = st.sampled_from([each for each in _WORDS if each is not None]) | st.text(st.characters(), max_size=30)
+#: NUL cannot be an argument of any program.
+_word = st.sampled_from([each for each in _WORDS if each is not None and "\x00" not in each]) | st.text(
+    st.characters(exclude_characters="\x00"), max_size=30
+)
 
 #: Options whose values decide what else happens: which server is started, how many processes.
 _LEFT_ALONE = {"help", "version"}

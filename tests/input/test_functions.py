@@ -45,11 +45,16 @@ def test_good_arguments_are_taken(world: World, name: str) -> None:
 def test_one_hostile_argument_does_no_harm(world: World, name: str) -> None:
     faults = []
     for parameter in world.functions[name].parameters:
-        for value in values_of(parameter.name, parameter.type):
+        tries = [{parameter.name: value} for value in values_of(parameter.name, parameter.type)]
+        # each makes a job of its own, unless they all ask for one key
+        together = name.startswith("enqueue") and not parameter.name.startswith(
+            ("p_unique_m", "p_unique_s", "p_unique_f")
+        )
+        for group in [tries] if together else [[each] for each in tries]:
             try:
-                world.check(name, {parameter.name: value})
+                world.check(name, *group)
             except (AssertionError, psycopg.Error) as error:
-                faults.append(f"{parameter.name} => {str(value)[:60]!r}: {str(error)[:600]}")
+                faults.append(f"{str(group)[:200]}: {str(error)[:600]}")
 
     assert faults == []
     assert world.read_digest() == world.digest

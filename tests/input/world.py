@@ -190,29 +190,34 @@ class World:
                 self._readable[key] = True
         return self._readable[key]
 
-    def check(self, name: str, hostile: Mapping[str, str | None]) -> str:
-        """Call the function with the *hostile* arguments, and see that it is refused well or does no harm.
+    def check(self, name: str, *tries: Mapping[str, str | None]) -> None:
+        """Call the function with hostile arguments, try by try, and see that they are refused well or do no harm.
 
-        Return what came of it: `unreadable`, `refused` or `answered`.
+        What is taken must live on beside everything else that was taken.
         """
         function = self.functions[name]
         types = {each.name: each.type for each in function.parameters}
-        if not all(self.is_readable(types[each], value) for each, value in hostile.items()):
-            return "unreadable"
-        arguments = self.arguments(function, hostile)
+        readable = [
+            hostile
+            for hostile in tries
+            if all(self.is_readable(types[each], value) for each, value in hostile.items())
+        ]
+        known = self.digest
         with self.trial():
-            try:
-                answers = self.call(function, arguments)
-            except psycopg.Error as error:
-                check_refusal(function, hostile, error)
-                self.conn.execute("rollback to call")
-                assert self.read_digest() == self.digest
-                return "refused"
-            if function.reads or (answers and all(_says_no(each) for each in answers)):
-                assert self.read_digest() == self.digest
-            else:
+            for hostile in readable:
+                self.conn.execute("savepoint call")
+                try:
+                    answers = self.call(function, self.arguments(function, hostile))
+                except psycopg.Error as error:
+                    check_refusal(function, hostile, error)
+                    self.conn.execute("rollback to call")
+                    assert self.read_digest() == known
+                    continue
+                before, known = known, self.read_digest()
+                if function.reads or (answers and all(_says_no(each) for each in answers)):
+                    assert known == before
+            if known != self.digest:
                 self.live_on()
-        return "answered"
 
     @contextmanager
     def trial(self) -> Iterator[None]:

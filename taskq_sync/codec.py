@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import json
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta, timezone
@@ -64,11 +63,8 @@ def to_json(value: object, what: str = "value") -> str:
 
 
 def from_json(text: str) -> JsonValue:
-    """Return what JSON text holds. Raises `PayloadError` for an int of more digits than Python reads."""
-    try:
-        return cast(JsonValue, json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise PayloadError(f"the JSON cannot be read: {error}") from error
+    """Return what JSON text holds. Raises `PayloadError` for what Python does not hold, see `jsontext.read`."""
+    return cast(JsonValue, jsontext.read(text))
 
 
 class TypeCodec:
@@ -156,7 +152,10 @@ def _same(given: object, restored: object) -> bool:
     if isinstance(given, datetime) and isinstance(restored, datetime):
         # In the hour that a change of the clocks repeats or skips, == is false for any other zone.
         return _in_utc(given) == _in_utc(restored)
-    return isinstance(given, Enum) == isinstance(restored, Enum) and given == restored
+    try:
+        return isinstance(given, Enum) == isinstance(restored, Enum) and bool(given == restored)
+    except Exception:  # what cannot be compared, such as a signaling NaN, is not the same
+        return False
 
 
 def _in_utc(instant: datetime) -> datetime | str:

@@ -8,6 +8,7 @@ written as 10000000000000000000000.0), since jsonb would give a whole number bac
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from decimal import Decimal
@@ -38,6 +39,25 @@ def write(value: object, what: str, *, path: str = "$") -> str:
         where = path + "".join(steps[:MAX_STEPS]) + ("..." if len(steps) > MAX_STEPS else "")
         raise PayloadError(f"{what} cannot be stored as JSON: {refused} at {where}", path=where) from None
     return "".join(out)
+
+
+def read(text: str) -> object:
+    """Return what JSON text holds.
+
+    Raises `PayloadError` for what Python does not hold: a number beyond a float, an int of more digits than it reads,
+    and what is nested too deeply for it. Any producer may have stored that.
+    """
+    try:
+        return json.loads(text, parse_float=_read_float)
+    except (ValueError, RecursionError) as error:
+        raise PayloadError(f"the JSON cannot be read: {error}") from error
+
+
+def _read_float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number is beyond what a float holds")
+    return value
 
 
 def member(name: object) -> str:

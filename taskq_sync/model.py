@@ -2,7 +2,8 @@
 
 All are frozen. Instants are aware datetimes of the database's clock and are never compared with the local
 one. JSON travels as text and is parsed when somebody looks at it: a claim of a hundred jobs must not pay
-for payloads that their handlers read later, in other threads.
+for payloads that their handlers read later, in other threads. What Python does not hold of it is a `PayloadError`
+then.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Union, cast
 
 from attrs import field, frozen
 
+from taskq_sync import jsontext
 from taskq_sync.clock import interval_text
 from taskq_sync.errors import InvalidInput
 from taskq_sync.options import JobOptions
@@ -26,11 +28,11 @@ MAX_ERROR_BYTES = 8192
 
 
 def _parse(text: str | None) -> JsonValue:
-    return None if text is None else cast(JsonValue, json.loads(text))
+    return None if text is None else cast(JsonValue, jsontext.read(text))
 
 
 def _parse_object(text: str) -> dict[str, JsonValue]:
-    return cast("dict[str, JsonValue]", json.loads(text))
+    return cast("dict[str, JsonValue]", jsontext.read(text))
 
 
 def _texts(value: Iterable[str]) -> tuple[str, ...]:

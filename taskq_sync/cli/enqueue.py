@@ -9,7 +9,7 @@ import click
 
 from taskq_sync import codec
 from taskq_sync.cli.application import load_application, takes_application
-from taskq_sync.cli.output import as_json, print_json
+from taskq_sync.cli.output import as_json, print_json, shown
 from taskq_sync.cli.parameters import duration, instant, json_object
 from taskq_sync.cli.target import Target, takes_target
 from taskq_sync.options import UNIQUE_MODES, UNIQUE_SCOPES, JobOptions
@@ -92,5 +92,5 @@ def enqueue(
         print_json(done)
     else:
         # With an application the queue is that of the task; without one nobody may serve it.
-        where = "" if known or not done.created else f" in queue {queue}"
+        where = "" if known or not done.created else f" in queue {shown(queue)}"
         click.echo(_SAID[done.status].format(done.job_id) + where)

@@ -6,6 +6,7 @@ from typing import IO, Any
 
 import click
 
+from taskq_sync.cli.output import shown
 from taskq_sync.errors import DatabaseUnavailable, TaskQError
 
 #: EX_UNAVAILABLE of sysexits.h; a worker that finds no database at its start ends with it too.
@@ -17,7 +18,7 @@ class CommandFailed(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the sentence."""
-        click.echo(f"taskq-sync: {self.format_message()}", file=file, err=file is None)
+        click.echo(f"taskq-sync: {shown(self.format_message())}", file=file, err=file is None)
 
 
 class DatabaseSilent(CommandFailed):

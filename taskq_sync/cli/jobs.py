@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from taskq_sync.cli.output import as_json, print_facts, print_json, print_table
+from taskq_sync.cli.output import as_json, print_facts, print_json, print_table, shown
 from taskq_sync.cli.parameters import actor_name
 from taskq_sync.cli.target import Target, takes_target
 from taskq_sync.errors import JobNotFound, WrongState
@@ -118,7 +118,7 @@ def cancel(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: 
             ended = f"had already ended: {each.status}"
             click.echo(f"job {each.job_id} {said.get(each.result, ended)}")
     for absent in missing:
-        click.echo(f"taskq-sync: {absent}", err=True)
+        click.echo(f"taskq-sync: {shown(absent)}", err=True)
     if missing or any(each.result == "already_ended" for each in results):
         raise click.exceptions.Exit(1)
 
@@ -168,10 +168,10 @@ def _facts(job: Job) -> list[tuple[str, object]]:
         ("status", job.status + outcome),
         ("error", job.error),
         ("reason", job.reason),
-        ("result", job.result),
-        ("payload", job.payload),
-        ("headers", job.headers or None),
-        ("progress", job.progress),
+        ("result", _unless("null", job.result_json)),
+        ("payload", job.payload_json),
+        ("headers", _unless("{}", job.headers_json)),
+        ("progress", _unless("null", job.progress_json)),
         ("priority", job.priority),
         ("unique key", job.unique_key),
         ("concurrency key", job.concurrency_key),
@@ -191,6 +191,10 @@ def _facts(job: Job) -> list[tuple[str, object]]:
         ("kept until", job.purge_at),
         ("parent", job.parent_job_id),
     ]
+
+
+def _unless(nothing: str, text: str | None) -> str | None:
+    return None if text == nothing else text
 
 
 def _attempt_row(each: Attempt) -> tuple[object, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import attrs
@@ -17,25 +18,58 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for 
 
 def print_json(value: object) -> None:
     """Print *value* as one JSON document, plain ASCII, on standard output."""
-    click.echo(json.dumps(plain(value), indent=2, allow_nan=False))
+    click.echo("".join(_written(plain(value), "\n")))
+
+
+class Stored(str):
+    """JSON as the database holds it. It is never parsed: there are numbers and depths that Python does not read."""
 
 
 def plain(value: object) -> object:
     """Return *value* in terms of JSON: instants as ISO 8601, spans as seconds, values of the library as objects."""
+    if isinstance(value, Stored):
+        return value
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
     kind: type = type(value)
     if attrs.has(kind):
-        # The JSON columns are kept as text; the property of the same name parses them.
-        names = (each.name.removesuffix("_json") for each in attrs.fields(kind))
-        return {name: plain(getattr(value, name)) for name in names}
+        return dict(_members(value, [each.name for each in attrs.fields(kind)]))
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain(each) for each in value]
     return value
+
+
+def _members(value: object, names: Iterable[str]) -> Iterator[tuple[str, object]]:
+    for name in names:
+        text = getattr(value, name)
+        if name.endswith("_json"):  # a JSON column, as text; the property of the same name parses it
+            name = name.removesuffix("_json")
+            yield name, getattr(value, name) if text is None else Stored(text)
+        else:
+            yield name, plain(text)
+
+
+def _written(value: object, line: str) -> Iterator[str]:
+    """Write JSON with indents, what is `Stored` in one line; *line* begins a line of its own."""
+    if isinstance(value, Stored):
+        yield re.sub(r"[^ -~]", lambda found: json.dumps(found[0])[1:-1], value)
+    elif isinstance(value, (dict, list)) and value:
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        separator = opening
+        for item in value:
+            yield f"{separator}{line}  "
+            if isinstance(value, dict):
+                yield f"{json.dumps(item)}: "
+                item = value[item]
+            yield from _written(item, f"{line}  ")
+            separator = ","
+        yield line + closing
+    else:
+        yield json.dumps(value, allow_nan=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:

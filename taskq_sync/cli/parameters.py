@@ -32,7 +32,10 @@ def size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(?:([kmgt])(?:i?b)?|b|)", text.strip().lower())
     if found is None:
         raise click.BadParameter(f"{text!r} is no size: write 512MB or 1.5GB")
-    return int(float(found[1]) * 1024.0 ** (" kmgt".index(found[2]) if found[2] else 0))
+    try:
+        return int(float(found[1]) * 1024.0 ** (" kmgt".index(found[2]) if found[2] else 0))
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} is too large") from None
 
 
 def instant(text: str) -> datetime:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from taskq_sync.cli.output import as_json, at_most, print_json, print_table
+from taskq_sync.cli.output import as_json, at_most, print_json, print_table, shown
 from taskq_sync.cli.parameters import actor_name
 from taskq_sync.cli.target import Target, takes_target
 from taskq_sync.model import PauseResult, QueueStats
@@ -108,4 +108,4 @@ def _print(done: PauseResult, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        click.echo(f"queue {done.queue} {done.result.replace('_', ' ')}")
+        click.echo(f"queue {shown(done.queue)} {done.result.replace('_', ' ')}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from taskq_sync.cli.output import as_json, print_json, print_table
+from taskq_sync.cli.output import as_json, print_json, print_table, shown
 from taskq_sync.cli.parameters import actor_name
 from taskq_sync.cli.target import Target, takes_target
 from taskq_sync.model import WorkerSeen
@@ -51,7 +51,7 @@ def stop(target: Target, worker_id: str, reason: str | None, actor: str, as_json
         print_json(done)
     else:
         already = " already" if done.result == "already_requested" else ""
-        click.echo(f"worker {done.worker_id} was{already} asked to stop")
+        click.echo(f"worker {shown(done.worker_id)} was{already} asked to stop")
 
 
 def print_workers(found: Sequence[WorkerSeen]) -> None:

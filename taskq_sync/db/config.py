@@ -157,7 +157,7 @@ def _parse(dsn: str) -> dict[str, str]:
     dsn = _DRIVER_OF_SQLALCHEMY.sub(r"\1", dsn)
     try:
         given = {key: str(value) for key, value in conninfo.conninfo_to_dict(dsn).items()}
-    except psycopg.Error:
+    except (psycopg.Error, ValueError):  # a ValueError for NUL and lone surrogates
         # libpq's message quotes the string, password and all.
         raise ConfigError(
             "the DSN is no connection string of PostgreSQL",
@@ -166,6 +166,10 @@ def _parse(dsn: str) -> dict[str, str]:
     if "@" in given.get("host", ""):
         raise ConfigError(
             "the DSN has an '@' in its host", hint="write an '@' in the user name or password as %40"
+        )
+    if not re.fullmatch(r"|\s*[+-]?[0-9]{1,9}\s*", given.get("connect_timeout", "")):
+        raise ConfigError(
+            "connect_timeout in the DSN is no number of seconds", hint="write connect_timeout=5"
         )
     return given
 

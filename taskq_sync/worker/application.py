@@ -66,6 +66,8 @@ def _find(app: str | None, imports: Iterable[str]) -> TaskQ:
 
 
 def _import(name: str) -> ModuleType:
+    if not all(name.split(".")):
+        raise ConfigError(f"{name!r} is no name of a module", hint="write it as in `import a.tasks`")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

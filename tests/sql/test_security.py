@@ -182,6 +182,7 @@ def test_only_one_expression_helpers_have_no_path_of_their_own(sql: Contract) ->
     assert [row["proname"] for row in without] == [
         "backoff_delay",
         "clock",
+        "fits",
         "key_limits",
         "key_lock",
         "limits_lock",
@@ -246,15 +247,17 @@ begin
                    v_item.oprname, v_item.l, v_item.r, v_name);
   end loop;
 
+  execute format('create function evil.look() returns bigint language plpgsql as %L', v_body);
   foreach v_name in array {relations}::text[] loop
     execute format('create table evil.%I (id bigint, queue text, name text, key text, job_id bigint)', v_name);
-    execute format('create temporary table %I (id bigint, queue text, name text, key text, job_id bigint)', v_name);
+    execute format('create temporary view %I as select evil.look() as id', v_name);
   end loop;
   foreach v_name in array {functions}::text[] loop
     execute format('create function evil.%I(variadic text[]) returns int language plpgsql as %L', v_name, v_body);
   end loop;
   foreach v_name in array {type_names}::text[] loop
     execute format('create domain evil.%I as pg_catalog.point', v_name);
+    execute format('create domain pg_temp.%I as pg_catalog.point', v_name);
   end loop;
 end
 $do$
@@ -323,10 +326,13 @@ def test_the_hostile_schema_would_steer_what_it_can(hostile: Contract) -> None:
         "select 1::bigint = 2::bigint",
         "select octet_length('x')",
         "select store_jobs('x')",
+        "select id from jobs",
     ):
         with refused("P0001", "steered"):
             hostile.run(steered)
-    assert hostile.rows("select from jobs") == []
+    hostile.run("set search_path = pg_temp, pg_catalog")
+    with refused("22P02", "invalid input syntax for type point"):
+        hostile.run("select 'x'::text")
 
 
 def test_every_function_runs_under_any_path(hostile: Contract, sql: Contract) -> None:
@@ -362,7 +368,7 @@ def test_a_job_lives_its_life_under_any_path(hostile: Contract, sql: Contract) -
 
     hostile.run("set search_path = pg_catalog")
     for table in ("jobs", "ready", "running", "finished", "attempts", "unique_keys"):
-        assert hostile.rows(f"select from evil.{table}") == hostile.rows(f"select from pg_temp.{table}") == []
+        assert hostile.rows(f"select from evil.{table}") == []
 
 
 def test_arguments_are_data(granted: Contract, sql: Contract) -> None:

@@ -162,6 +162,13 @@ def test_refuses_what_is_no_array(sql: Contract, document: Any) -> None:
         sql.settle(worker_id="w", settlements=None if document is None else Jsonb(document))
 
 
+@pytest.mark.parametrize("worker_id", ["", "é" * 128])
+def test_refuses_what_cannot_be_a_worker(sql: Contract, worker_id: str) -> None:
+    attempt = sql.new_attempt()
+    with refused("TQ422", "p_worker_id must be 1 to 255 bytes, or null"):
+        _settle(sql, _verdict(attempt, "complete"), worker_id=worker_id)
+
+
 def test_takes_ten_thousand_elements_and_no_more(sql: Contract) -> None:
     element = {"job_id": 1, "attempt_id": 1, "verb": "complete"}
 

@@ -61,3 +61,14 @@ def test_refuses_a_bad_list_of_queues(sql: Contract, clock: Clock, queues: objec
 def test_refuses_a_missing_time(sql: Contract) -> None:
     with refused("TQ422", "p_wakes_at of worker w is null"):
         sql.sleep_until(worker_id="w", queues=["q"], wakes_at=None)
+
+
+def test_refuses_a_time_that_never_comes(sql: Contract) -> None:
+    """prune would keep the sleeper for ever."""
+    with refused("TQ422", "p_wakes_at of worker w is infinity"):
+        sql.sleep_until(worker_id="w", queues=["q"], wakes_at="infinity")
+
+
+def test_refuses_what_cannot_be_the_name_of_a_queue(sql: Contract) -> None:
+    with refused("TQ422", "a name in p_queues is over the cap of 120 bytes"):
+        sql.sleep_until(worker_id="w", queues=["q", "x" * 121], wakes_at="2030-01-01 00:00+00")

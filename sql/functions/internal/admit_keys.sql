@@ -16,8 +16,8 @@ create or replace function taskq.admit_keys(p_ids bigint[])
 returns bigint[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
-set jit = off
 as $$
 declare
   v_may_hold constant boolean := pg_try_advisory_xact_lock_shared(taskq.limits_lock());

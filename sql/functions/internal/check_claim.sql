@@ -28,7 +28,7 @@ declare
       then 'p_worker_id must be 1 to 255 bytes'
     when p_limit is null or p_limit not between 1 and 1000
       then format('p_limit %s is outside 1 to 1000', coalesce(p_limit::text, 'null'))
-    when p_lease < interval '0.1 s' or p_lease > interval '1 day'
+    when not taskq.fits(p_lease, '0.1 s', '1 day')
       then format('lease %s is outside 0.1 s to 1 day', p_lease)
   end;
 begin

@@ -17,7 +17,7 @@ declare
   v_ordinal bigint;
   v_fault   text;
 begin
-  if p_queue is null or p_queue = '' or octet_length(p_queue) > 120 or p_queue ~ '[\x01-\x1f\x7f]' then
+  if p_queue is null or p_queue = '' or octet_length(p_queue) > 120 or p_queue ~ E'[\x01-\x1f\x7f]' then
     raise exception using errcode = 'TQ422',
       message = case
         when p_queue is null or p_queue = '' then 'a queue name is required'
@@ -32,7 +32,7 @@ begin
       case
         when task is null or task = '' then 'a task name is required'
         when octet_length(task) > 120 then format('a task name of %s bytes is over the cap of 120', octet_length(task))
-        when task ~ '[\x01-\x1f\x7f]' then 'a task name must not contain control characters'
+        when task ~ E'[\x01-\x1f\x7f]' then 'a task name must not contain control characters'
         when jsonb_typeof(payload) <> 'object' then format('payload must be a JSON object, not %s', jsonb_typeof(payload))
         when octet_length(payload::text) > 65536 then format('a payload of %s bytes is over the cap of 65536', octet_length(payload::text))
         when jsonb_typeof(headers) <> 'object' then format('headers must be a JSON object, not %s', jsonb_typeof(headers))
@@ -42,20 +42,20 @@ begin
         when not isfinite(scheduled_at) or scheduled_at > taskq.clock() + interval '366 days'
           then format('scheduled_at %s is later than 366 days from now or infinite', scheduled_at)
         when scheduled_at < timestamptz '1970-01-01 00:00+00' then format('scheduled_at %s is earlier than 1970', scheduled_at)
-        when delay < interval '0' or delay > interval '366 days' then format('delay %s is outside 0 to 366 days', delay)
+        when not taskq.fits(delay, '0', '366 days') then format('delay %s is outside 0 to 366 days', delay)
         when unique_key = '' then 'unique_key must not be empty; null means none'
         when octet_length(unique_key) > 255 then format('a unique_key of %s bytes is over the cap of 255', octet_length(unique_key))
         when concurrency_key = '' then 'concurrency_key must not be empty; null means none'
         when octet_length(concurrency_key) > 255 then format('a concurrency_key of %s bytes is over the cap of 255', octet_length(concurrency_key))
         when max_attempts not between 1 and 100000 then format('max_attempts %s is outside 1 to 100000', max_attempts)
-        when backoff < interval '0' or backoff > interval '366 days' then format('backoff %s is outside 0 to 366 days', backoff)
-        when backoff_max < interval '0' or backoff_max > interval '366 days' then format('backoff_max %s is outside 0 to 366 days', backoff_max)
-        when lease < interval '0.1 s' or lease > interval '1 day' then format('lease %s is outside 0.1 s to 1 day', lease)
-        when ttl <= interval '0' or ttl > interval '366 days' then format('ttl %s is outside 0 to 366 days', ttl)
+        when not taskq.fits(backoff, '0', '366 days') then format('backoff %s is outside 0 to 366 days', backoff)
+        when not taskq.fits(backoff_max, '0', '366 days') then format('backoff_max %s is outside 0 to 366 days', backoff_max)
+        when not taskq.fits(lease, '0.1 s', '1 day') then format('lease %s is outside 0.1 s to 1 day', lease)
+        when not taskq.fits(ttl, '1 microsecond', '366 days') then format('ttl %s is outside 0 to 366 days', ttl)
         when unique_mode not in ('keep', 'replace', 'replace_keep_schedule')
           then format('unique_mode must be keep, replace or replace_keep_schedule, not "%s"', left(unique_mode, 60))
         when unique_scope not in ('live', 'waiting') then format('unique_scope must be live or waiting, not "%s"', left(unique_scope, 60))
-        when unique_for <= interval '0' or unique_for > interval '366 days' then format('unique_for %s is outside 0 to 366 days', unique_for)
+        when not taskq.fits(unique_for, '1 microsecond', '366 days') then format('unique_for %s is outside 0 to 366 days', unique_for)
         when unique_key is null and (unique_mode is not null or unique_scope is not null or unique_for is not null)
           then 'unique_mode, unique_scope and unique_for need a unique_key'
         when ordered and concurrency_key is null then 'an ordered job needs a concurrency_key'

@@ -9,9 +9,9 @@ create or replace function taskq.depth(p_queue text, p_bound int)
 returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
 set enable_bitmapscan = off
-set jit = off
 as $$
 declare
   v_depth bigint;

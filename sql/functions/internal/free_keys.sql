@@ -13,8 +13,8 @@ create or replace function taskq.free_keys(p_keys text[])
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
-set jit = off
 as $$
 begin
   insert into taskq.signals (kind, key)

@@ -14,10 +14,10 @@ create or replace function taskq.hold_jam(p_last bigint, p_keys text[])
 returns text[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
-set jit = off
 as $$
 declare
   v_now  constant timestamptz := taskq.clock();

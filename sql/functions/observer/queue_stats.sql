@@ -26,8 +26,8 @@ language plpgsql
 stable
 security definer
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
-set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -52,7 +52,7 @@ begin
     where h.hold in ('key', 'order', 'expired')
   ),
   named (name) as (
-    select p_queue where p_queue is not null
+    select p_queue collate "default" where p_queue is not null
     union
     select n.name
     from (

@@ -43,18 +43,18 @@ begin
   select
     w.worker_id,
     w.info ->> 'host',
-    case when w.info ->> 'pid' ~ '^\d{1,9}$' then (w.info ->> 'pid')::int end,
+    case when w.info ->> 'pid' ~ '^[0-9]{1,9}$' then (w.info ->> 'pid')::int end,
     w.info ->> 'version',
     array_remove(
       array(
         select jsonb_array_elements_text(w.info -> 'queues')
         where jsonb_typeof(w.info -> 'queues') = 'array'),
       null),
-    case when w.info ->> 'slots' ~ '^\d{1,9}$' then (w.info ->> 'slots')::int end,
+    case when w.info ->> 'slots' ~ '^[0-9]{1,9}$' then (w.info ->> 'slots')::int end,
     case
       when w.seen_at < v_now - 3 * make_interval(secs =>
         case
-          when w.info ->> 'announce_every' ~ '^\d{1,6}(\.\d{1,20})?$' then (w.info ->> 'announce_every')::float8
+          when w.info ->> 'announce_every' ~ '^[0-9]{1,6}([.][0-9]{1,20})?$' then (w.info ->> 'announce_every')::float8
           else 30
         end) then 'silent'
       else w.info ->> 'state'
@@ -66,7 +66,7 @@ begin
     w.info - array['host', 'pid', 'version', 'queues', 'slots', 'state']
   from taskq.workers w
   left join held h on h.worker_id = w.worker_id
-  where p_worker_id is null or w.worker_id = p_worker_id
+  where p_worker_id is null or w.worker_id = p_worker_id collate "default"
   order by w.started_at, w.worker_id;
 end
 $$;

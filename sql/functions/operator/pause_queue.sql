@@ -21,7 +21,7 @@ as $$
 declare
   v_now constant timestamptz := taskq.clock();
 begin
-  perform taskq.check_jobs(p_queue, '{}');
+  perform taskq.check_jobs(p_queue collate "default", '{}');
   queue := p_queue;
   insert into taskq.queues as q (name, paused_at, updated_at)
   values (p_queue, v_now, v_now)

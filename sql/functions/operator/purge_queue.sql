@@ -27,14 +27,14 @@ as $$
 declare
   v_ids bigint[];
 begin
-  perform taskq.check_jobs(p_queue, '{}');
+  perform taskq.check_jobs(p_queue collate "default", '{}');
   if p_limit is null or p_limit not between 1 and 10000 then
     raise exception using errcode = 'TQ422',
       message = format('p_limit %s of purge_queue is outside 1 to 10000', coalesce(p_limit::text, 'null'));
   end if;
   v_ids := array(
     select r.id from taskq.ready r
-    where r.queue = p_queue and r.hold is null
+    where r.queue = p_queue collate "default" and r.hold is null
     order by r.priority desc, r.scheduled_at, r.id
     limit p_limit
     for update skip locked);

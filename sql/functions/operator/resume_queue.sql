@@ -19,14 +19,14 @@ as $$
 declare
   v_now constant timestamptz := taskq.clock();
 begin
-  perform taskq.check_jobs(p_queue, '{}');
+  perform taskq.check_jobs(p_queue collate "default", '{}');
   queue := p_queue;
   update taskq.queues q
   set paused_at = null, version = q.version + 1, updated_at = v_now
-  where q.name = p_queue and q.paused_at is not null;
+  where q.name = p_queue collate "default" and q.paused_at is not null;
   result := case when found then 'resumed' else 'not_paused' end;
   if result = 'resumed' then
-    perform taskq.wake(p_queue, v_now, false);
+    perform taskq.wake(p_queue collate "default", v_now, false);
   end if;
   perform taskq.write_audit('resume_queue', 'queue ' || p_queue, p_actor, p_reason,
     jsonb_build_object('result', result));

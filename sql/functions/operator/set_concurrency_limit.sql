@@ -47,13 +47,13 @@ begin
   end if;
   set_concurrency_limit.key := p_key;
   if p_max_running is null then
-    delete from taskq.concurrency_limits l where l.key = p_key;
+    delete from taskq.concurrency_limits l where l.key = p_key collate "default";
   else
     insert into taskq.concurrency_limits as l (key, max_running, updated_at)
     values (p_key, p_max_running, v_now)
     on conflict (key) do update set max_running = excluded.max_running, updated_at = v_now;
   end if;
-  select k.max_running into set_concurrency_limit.max_running from taskq.key_limits(array[p_key]) k;
+  select k.max_running into set_concurrency_limit.max_running from taskq.key_limits(array[p_key collate "default"]) k;
   if right(p_key, 1) = '*' then
     perform taskq.free_keys(array(
       with recursive held (key) as (
@@ -63,9 +63,9 @@ begin
         from held h
         where h.key is not null
       )
-      select h.key from held h where starts_with(h.key, left(p_key, -1))));
+      select h.key from held h where starts_with(h.key, left(p_key collate "default", -1))));
   end if;
-  perform taskq.free_keys(array[p_key]);
+  perform taskq.free_keys(array[p_key collate "default"]);
   perform taskq.write_audit('set_concurrency_limit', 'key ' || p_key, p_actor, p_reason,
     jsonb_build_object('max_running', p_max_running));
 end

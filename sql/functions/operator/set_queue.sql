@@ -35,22 +35,23 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_known constant text[] := array[
+  v_known constant text[] collate "default" := array[
     'max_attempts', 'backoff', 'backoff_max', 'lease', 'ttl', 'retention_succeeded',
     'retention_cancelled', 'retention_failed', 'max_depth', 'aging'];
   v_now   constant timestamptz := taskq.clock();
-  v_reset constant text[] := coalesce(p_reset, '{}');
+  v_reset constant text[] collate "default" := coalesce(p_reset, '{}');
   v_fault text;
 begin
   -- the bounds of a policy are those of a job: let the one check speak
-  perform taskq.check_jobs(p_queue, array[row('set_queue', null, null, null, null, null, null,
+  perform taskq.check_jobs(p_queue collate "default", array[row('set_queue', null, null, null, null, null, null,
     p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl, null, null, null, null, null)::taskq.new_job]);
   v_fault := case
-    when least(p_retention_succeeded, p_retention_cancelled, p_retention_failed) < interval '0'
-      or greatest(p_retention_succeeded, p_retention_cancelled, p_retention_failed) > interval '3660 days'
+    when not taskq.fits(p_retention_succeeded, '0', '3660 days')
+      or not taskq.fits(p_retention_cancelled, '0', '3660 days')
+      or not taskq.fits(p_retention_failed, '0', '3660 days')
       then 'a retention is outside 0 to 3660 days'
     when p_max_depth not between 1 and 1000000000 then format('max_depth %s is outside 1 to 1000000000', p_max_depth)
-    when p_aging <= interval '0' or p_aging > interval '366 days' then format('aging %s is outside 0 to 366 days', p_aging)
+    when not taskq.fits(p_aging, '1 microsecond', '366 days') then format('aging %s is outside 0 to 366 days', p_aging)
     when not v_reset <@ v_known
       then 'p_reset may name ' || array_to_string(v_known, ', ')
   end;

@@ -23,13 +23,13 @@ declare
   v_before boolean;
 begin
   worker_id := p_worker_id;
-  select w.stop_requested into v_before from taskq.workers w where w.worker_id = p_worker_id for update;
+  select w.stop_requested into v_before from taskq.workers w where w.worker_id = p_worker_id collate "default" for update;
   if not found then
     raise exception using errcode = 'TQ001',
       message = format('no worker %s', coalesce(taskq.clip(p_worker_id, 255), 'null')),
       hint = 'It has ended, or its id is another one: a worker has a new one at each start.';
   end if;
-  update taskq.workers w set stop_requested = true where w.worker_id = p_worker_id and not v_before;
+  update taskq.workers w set stop_requested = true where w.worker_id = p_worker_id collate "default" and not v_before;
   result := case when v_before then 'already_requested' else 'requested' end;
   perform pg_notify('taskq.wake', E'\t' || p_worker_id);
   perform taskq.write_audit('stop_worker', 'worker ' || p_worker_id, p_actor, p_reason,

@@ -59,10 +59,10 @@ declare
 begin
   if p_unique_mode is null or p_unique_mode = 'keep' then
     select s.status, s.job_id into enqueue.status, enqueue.job_id
-    from taskq.store_jobs(p_queue, v_jobs, coalesce(p_skip_wake, false)) s;
+    from taskq.store_jobs(p_queue collate "default", v_jobs, coalesce(p_skip_wake, false)) s;
   else
     select s.status, s.job_id into enqueue.status, enqueue.job_id
-    from taskq.store_anew(p_queue, v_jobs, coalesce(p_skip_wake, false)) s;
+    from taskq.store_anew(p_queue collate "default", v_jobs, coalesce(p_skip_wake, false)) s;
   end if;
 end
 $$;

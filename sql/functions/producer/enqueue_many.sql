@@ -30,11 +30,11 @@ begin
   if exists (select from unnest(v_jobs) as j where j.unique_key is not null) then
     return query
     select s.ordinal, s.status, s.job_id
-    from taskq.store_anew(p_queue, v_jobs, coalesce(p_skip_wake, false)) s;
+    from taskq.store_anew(p_queue collate "default", v_jobs, coalesce(p_skip_wake, false)) s;
   else
     return query
     select s.ordinal, s.status, s.job_id
-    from taskq.store_jobs(p_queue, v_jobs, coalesce(p_skip_wake, false)) s;
+    from taskq.store_jobs(p_queue collate "default", v_jobs, coalesce(p_skip_wake, false)) s;
   end if;
 end
 $$;

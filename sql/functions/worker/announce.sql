@@ -31,9 +31,9 @@ begin
   end if;
 
   if p_info ->> 'state' = 'stopped' then
-    delete from taskq.workers w where w.worker_id = p_worker_id
+    delete from taskq.workers w where w.worker_id = p_worker_id collate "default"
     returning w.stop_requested into announce.stop_requested;
-    delete from taskq.sleepers s where s.worker_id = p_worker_id;
+    delete from taskq.sleepers s where s.worker_id = p_worker_id collate "default";
   else
     insert into taskq.workers as w (worker_id, info, started_at, seen_at)
     values (p_worker_id, p_info, v_now, v_now)

@@ -11,7 +11,7 @@ language sql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  delete from taskq.sleepers s where s.worker_id = p_worker_id
+  delete from taskq.sleepers s where s.worker_id = p_worker_id collate "default"
 $$;
 
 comment on function taskq.awake is

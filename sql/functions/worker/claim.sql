@@ -29,7 +29,7 @@ declare
   v_keyed boolean;
   v_named boolean;
 begin
-  perform taskq.check_claim(p_queues, p_worker_id, p_limit, p_lease);
+  perform taskq.check_claim(p_queues collate "default", p_worker_id collate "default", p_limit, p_lease);
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception using errcode = 'TQ409',
       message = format('claim was called in a %s transaction', current_setting('transaction_isolation')),
@@ -43,7 +43,7 @@ begin
     perform taskq.restore_keys();
   end if;
   select c.ids, c.keyed, c.named into v_ids, v_keyed, v_named
-  from taskq.claim_candidates(p_queues, p_limit) c;
+  from taskq.claim_candidates(p_queues collate "default", p_limit) c;
   if v_keyed then
     v_ids := taskq.admit_keys(v_ids);
   end if;
@@ -53,7 +53,7 @@ begin
     update taskq.unique_keys u set free = true where u.job_id = any (v_ids) and u.waiting and not u.free;
   end if;
   if cardinality(v_ids) > 0 then
-    return query select * from taskq.claim_move(v_ids, p_queues, p_worker_id, p_lease);
+    return query select * from taskq.claim_move(v_ids, p_queues collate "default", p_worker_id collate "default", p_lease);
   end if;
 end
 $$;

@@ -48,7 +48,7 @@ declare
     when array_ndims(p_job_ids) > 1 or array_ndims(p_attempt_ids) > 1
       or array_position(p_job_ids, null) is not null or array_position(p_attempt_ids, null) is not null
       then 'p_job_ids and p_attempt_ids must be plain lists without null'
-    when p_lease < interval '0.1 s' or p_lease > interval '1 day'
+    when not taskq.fits(p_lease, '0.1 s', '1 day')
       then format('lease %s is outside 0.1 s to 1 day', p_lease)
     when jsonb_typeof(p_progress) <> 'object'
       then format('p_progress must be a JSON object, not %s', jsonb_typeof(p_progress))

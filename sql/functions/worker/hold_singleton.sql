@@ -19,7 +19,7 @@ begin
   if p_name is null or p_name = '' or octet_length(p_name) > 255 then
     raise exception using errcode = 'TQ422', message = 'p_name must be 1 to 255 bytes';
   end if;
-  return pg_try_advisory_lock(hashtextextended('taskq.singleton ' || p_name, 2));
+  return pg_try_advisory_lock(hashtextextended('taskq.singleton ' || p_name collate "default", 2));
 end
 $$;
 

@@ -15,18 +15,19 @@ returns table (queue text, state text, next_due_at timestamptz)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
-set jit = off
 as $$
 declare
   v_now      constant timestamptz := taskq.clock();
-  v_keys     text[];
+  v_queue    text collate "default";
+  v_keys     text[] collate "default";
   v_priority int;
   v_due      timestamptz;
 begin
-  perform taskq.check_claim(p_queues, 'poll_hint', 1, null);
+  perform taskq.check_claim(p_queues collate "default", 'poll_hint', 1, null);
   -- from key to key through the index: after an outage there may be many signals of each; and
   -- bounded: where a million keyed jobs have expired, there are as many keys
   with recursive signalled (key) as (
@@ -38,25 +39,26 @@ begin
   )
   select array_agg(d.key) into v_keys
   from (select s.key from signalled s where s.key is not null limit 1000) d;
-  foreach queue in array p_queues loop
+  foreach v_queue in array p_queues loop
+    queue := v_queue;
     next_due_at := null;
     state := case
       when exists (
-        select from taskq.queues q where q.name = poll_hint.queue and q.paused_at is not null
+        select from taskq.queues q where q.name = v_queue and q.paused_at is not null
       ) then 'paused'
       when cardinality(v_keys) = 1000 then 'ready'
       when exists (
         select from unnest(v_keys) as k (key)
         where (
           select true from taskq.ready r
-          where r.hold = 'key' and r.concurrency_key = k.key and r.queue = poll_hint.queue
+          where r.hold = 'key' and r.concurrency_key = k.key and r.queue = v_queue
           order by r.priority desc, r.scheduled_at, r.id  -- the index, and no other
           limit 1)
         or (
           select r.queue from taskq.ready r
           where r.hold = 'order' and r.concurrency_key = k.key
           order by r.id
-          limit 1) = poll_hint.queue
+          limit 1) = v_queue
       ) then 'ready'
       else 'empty'
     end;
@@ -65,21 +67,21 @@ begin
     while state = 'empty' loop
       select r.priority into v_priority
       from taskq.ready r
-      where r.queue = poll_hint.queue and r.hold is null and r.priority < v_priority
+      where r.queue = v_queue and r.hold is null and r.priority < v_priority
       order by r.priority desc
       limit 1;
       exit when not found;
 
       if exists (
         select from taskq.ready r
-        where r.queue = poll_hint.queue and r.hold is null and r.priority = v_priority
+        where r.queue = v_queue and r.hold is null and r.priority = v_priority
           and r.scheduled_at <= v_now  -- one whose time to live is over too: a claim puts it aside
       ) then
         state := 'ready';
       end if;
       select r.scheduled_at into v_due
       from taskq.ready r
-      where r.queue = poll_hint.queue and r.hold is null and r.priority = v_priority
+      where r.queue = v_queue and r.hold is null and r.priority = v_priority
         and r.scheduled_at > v_now
       order by r.scheduled_at
       limit 1;

@@ -6,7 +6,8 @@
 -- element was bad; the others settle). A settle after the lease ran out but before anybody
 -- took the job back still counts.
 --
--- Arguments: p_worker_id recorded, not compared; p_settlements a JSON array of up to 10,000
+-- Arguments: p_worker_id up to 255 bytes, recorded, not compared, null = who claimed it;
+--   p_settlements a JSON array of up to 10,000
 --   objects {"job_id", "attempt_id", "verb"} and by verb: complete: result, any JSON value up
 --   to 8 KiB; fail: error (cut to 8 KiB), retryable (default true), retry_after, progress;
 --   snooze: delay 0.1 s to 366 days, reason, progress; release: delay, cause, progress;
@@ -14,7 +15,7 @@
 -- Returns: one row per element in input order: job_id, attempt_id, result, status where that
 --   attempt landed (null = unknown), scheduled_at when the job runs again, reason.
 -- Locks: running rows by id, waits; then unique_keys.
--- Raises: TQ422 when the document is no such array.
+-- Raises: TQ422 when the document is no such array, or a bad p_worker_id.
 -- Called by: workers.
 create or replace function taskq.settle(
   p_worker_id   text,
@@ -33,10 +34,13 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if p_worker_id = '' or octet_length(p_worker_id) > 255 then
+    raise exception using errcode = 'TQ422', message = 'p_worker_id must be 1 to 255 bytes, or null';
+  end if;
   return query
   select s.job_id, s.attempt_id, s.result, s.status, s.scheduled_at, s.reason
   from taskq.settle_attempts(
-    p_worker_id, taskq.parse_settlements(p_settlements), p_skip_wake => true
+    p_worker_id collate "default", taskq.parse_settlements(p_settlements), p_skip_wake => true
   ) s;
 end
 $$;

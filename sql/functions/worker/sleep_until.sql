@@ -20,9 +20,13 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform taskq.check_claim(p_queues, p_worker_id, 1, null);
-  if p_wakes_at is null then
-    raise exception using errcode = 'TQ422', message = format('p_wakes_at of worker %s is null', p_worker_id);
+  perform taskq.check_claim(p_queues collate "default", p_worker_id collate "default", 1, null);
+  if (select max(octet_length(q)) from unnest(p_queues) as q) > 120 then
+    raise exception using errcode = 'TQ422', message = 'a name in p_queues is over the cap of 120 bytes';
+  end if;
+  if p_wakes_at is null or not isfinite(p_wakes_at) then
+    raise exception using errcode = 'TQ422',
+      message = format('p_wakes_at of worker %s is %s', p_worker_id, coalesce(p_wakes_at::text, 'null'));
   end if;
   insert into taskq.sleepers as s (worker_id, queues, wakes_at)
   values (p_worker_id, p_queues, p_wakes_at)

@@ -31,7 +31,7 @@ def test_replayed_in_a_new_database_it_leaves_the_same_behind(
             ran.append((database.script, database.read()))
 
     run_state_machine_as_test(
-        lambda: Recorded(database, Watch(seconds=60)),
+        lambda: Recorded(database, Watch(seconds=600)),
         settings=settings(
             max_examples=10, stateful_step_count=40, derandomize=True, database=None, phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),

@@ -411,13 +411,14 @@ class Model(RuleBasedStateMachine):
                 _differ(f"these could run, and a worker that drains its queues leaves them: {waiting}")
 
     def _could_run(self, job: Job) -> bool:
+        """An ordered job waits for the older ones, and after a redrive for a younger one that has its turn already."""
         spec = self.spec
         due = job.status == "queued" and job.scheduled_at <= spec.now and not spec._too_late(job)
-        older = [
-            each for each in spec.jobs.values()
-            if each.lives and each.ordered and each.concurrency_key == job.concurrency_key and each.id < job.id
-        ]  # fmt: skip
-        free = not (job.ordered and older) and spec._room(job.concurrency_key) > 0
+        others = [
+            each for each in spec._jobs(ordered=True, concurrency_key=job.concurrency_key) if each.lives
+        ]
+        before = [each for each in others if each.id < job.id or (each.id > job.id and each.hold != "order")]
+        free = not (job.ordered and before) and spec._room(job.concurrency_key) > 0
         return due and free and not spec._paused(job.queue)
 
 

@@ -103,16 +103,24 @@ class Clock:
 
     def forward(self, **duration: float) -> datetime:
         """Move the clock by a duration as `timedelta` takes it, backwards if negative."""
-        self.now += timedelta(**duration)
-        self._stand()
-        return self.now
+        return self.stand_at(self.now + timedelta(**duration))
 
-    def _stand(self) -> None:
-        # replaced for every session of the database, committed at once
-        self._conn.execute(
+    def stand_at(self, now: datetime) -> datetime:
+        """Put the clock to an instant."""
+        self.now = now
+        self._stand()
+        return now
+
+    @property
+    def statement(self) -> str:
+        """What lets the clock stand at `now`, in every session of the database once it is committed."""
+        return (
             "create or replace function taskq.clock() returns timestamptz language sql stable parallel safe "
             f"as $$ select timestamptz '{self.now.isoformat()}' $$"
         )
+
+    def _stand(self) -> None:
+        self._conn.execute(self.statement.encode())
 
 
 @contextmanager

@@ -69,7 +69,8 @@ begin
       on conflict (queue, key) do nothing;
     end if;
 
-    -- one index probe per key: a join here, or an `exists`, would scan the table once it is large
+    -- one index probe per key: a join here, or an `exists`, would scan the table once it is large;
+    -- at repeatable read the row of a holder that has ended meanwhile is seen beside the own one
     with seen as materialized (
       select w.n, w.key, w.job_id, w.waiting, w.expires_at, u.job_id as holder, u.free, w.key = any (v_replacing) as replaces,
         case
@@ -89,6 +90,7 @@ begin
         select k.job_id, k.waiting, k.free, k.expires_at
         from taskq.unique_keys k
         where k.queue = p_queue and k.key = w.key
+        order by k.job_id = w.job_id desc
         limit 1
       ) u on true
     )

@@ -46,7 +46,9 @@ class Enqueued(Record):
     job_id: int
     status: str
     queue: str
-    unique_key: str | None
+    unique_key: str | None = None
+    unique_mode: str = "keep"
+    unique_for: float = 0.0
 
 
 @frozen(kw_only=True, eq=False)

@@ -18,7 +18,7 @@ class Session(Worker, Operator):
             if self._stop.is_set():
                 return
             verb = self.chance.choices(verbs, weights)[0]
-            if verb in self._producing and self._ledger.live >= self._live:
+            if verb in self._producing and self._ledger.live >= self._mix.live:
                 verb = self.claim
             self.verb = verb.__name__
             verb()

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from attrs import frozen
 
+from .caller import WAITING_KEYS
 from .ledger import TERMINAL, Answer, Attempt, Cancel, Enqueued, Ledger, Look
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -69,6 +70,10 @@ class Verdict:
     def __init__(self, ledger: Ledger, final: Final) -> None:
         self._ledger = ledger
         self._final = final
+        self._replaced: defaultdict[int, list[Enqueued]] = defaultdict(list)
+        for each in ledger.enqueued:
+            if each.status == "replaced":
+                self._replaced[each.job_id].append(each)
         self._created = {each.job_id: each for each in ledger.enqueued if each.status == "created"}
         self._ends = {fence: each for fence in ledger.attempts if (each := self._end(fence)) is not None}
         self._attempts: defaultdict[int, list[Attempt]] = defaultdict(list)
@@ -167,10 +172,17 @@ class Verdict:
                     yield f"job {job_id} was claimed after {end and _say(end)}"
                 elif following.deed.known < end.deed.decided:
                     yield f"job {job_id} was claimed before attempt {attempt.attempt_id} ended"
-                elif following.failure_count != attempt.failure_count + (end.verb in ("fail", "take_back")):
+                elif following.failure_count not in self._failures_after(attempt, end):
                     yield f"job {job_id}: failures of {following} after {_say(end)}"
                 elif following.expiry_streak != _streak_after(attempt, end):
                     yield f"job {job_id}: expiry streak of {following} after {_say(end)}"
+
+    def _failures_after(self, attempt: Attempt, end: Answer) -> set[int]:
+        """Return what the failures may be at the next claim: a newer request may have let them start anew."""
+        failures = {attempt.failure_count + (end.verb in ("fail", "take_back"))}
+        if any(each.deed.known >= end.deed.decided for each in self._replaced[attempt.job_id]):
+            failures.add(0)
+        return failures
 
     def _places(self) -> Iterator[str]:
         for job_id, standing in self._final.jobs.items():
@@ -293,15 +305,18 @@ class Verdict:
     def _uniqueness(self) -> Iterator[str]:
         holders: defaultdict[tuple[str, str], list[Enqueued]] = defaultdict(list)
         for each in self._ledger.enqueued:
-            if each.unique_key is None and each.status == "existed":
+            if each.unique_key is None and each.status != "created":
                 yield f"{each} without a key"
+            elif each.status in ("replaced", "running") and each.unique_mode == "keep":
+                yield f"{each} was not asked for"
             elif each.unique_key is not None:
                 holders[each.queue, each.unique_key].append(each)
         for records in holders.values():
             created = [each for each in records if each.status == "created"]
             for record in records:
                 wrong = (
-                    any(self._certainly_held(each, record) for each in created if each is not record)
+                    record.unique_key not in WAITING_KEYS
+                    and any(self._certainly_held(each, record) for each in created if each is not record)
                     if record.status == "created"
                     else not self._may_hold(record, created)
                 )
@@ -330,7 +345,14 @@ class Verdict:
         if holder is None:
             return False
         born = holder.deed is record.deed or holder.deed.decided <= record.answered
-        return born and self._life(holder.job_id)[1] > record.asked
+        return born and (self._life(holder.job_id)[1] > record.asked or self._outlived(holder, record))
+
+    def _outlived(self, holder: Enqueued, record: Enqueued) -> bool:
+        """Tell whether the key may have counted on after the holder's end; a replaced job has ended later."""
+        requests = [holder, *self._replaced[holder.job_id]]
+        return record.status == "existed" and any(
+            each.answered + each.unique_for >= record.asked for each in requests
+        )
 
     # beats and looks
 

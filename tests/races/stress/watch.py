@@ -36,6 +36,7 @@ class Watch:
         self.figures["samples"] += 1
         self.findings += self._integrity()
         self.findings += self._over_limit()
+        self.findings += self._out_of_order()
         self.findings += self._stuck_twice()
         self.findings += self._waiting()
 
@@ -59,6 +60,10 @@ class Watch:
                 most = f"most of key {key} at once"
                 self.figures[most] = max(self.figures[most], running)
 
+    def _out_of_order(self) -> Iterator[str]:
+        for job_id, older in self._rows(_OUT_OF_ORDER):
+            yield f"ordered job {job_id} runs, and so does or waits job {older} of its key"
+
     def _stuck_twice(self) -> Iterator[str]:
         """Find keys with held rows and room, but nothing that would ever bring a row back, twice in a row."""
         stuck = set()
@@ -81,6 +86,16 @@ class Watch:
 _OLD_FENCES = """
 select r.id, r.attempt_id from taskq.running r
 where exists (select from taskq.attempts a where a.job_id = r.id and a.attempt_id >= r.attempt_id)
+"""
+
+_OUT_OF_ORDER = """
+select x.id, o.id from taskq.running x
+join (
+  select r.id, r.concurrency_key from taskq.ready r where r.is_ordered
+  union all
+  select r.id, r.concurrency_key from taskq.running r where r.is_ordered
+) o on o.concurrency_key = x.concurrency_key and o.id < x.id
+where x.is_ordered
 """
 
 # A row of a paused queue is nobody's hope. One that is not due helps no more than none.

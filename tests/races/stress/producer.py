@@ -54,6 +54,8 @@ class Producer(Caller):
     def _enqueue(self, made: Open, *, unique: bool = True, waiting: bool = True, **properties: Any) -> None:
         queue = properties.pop("queue", None) or self.chance.choice(QUEUES)
         job = {**self._request(waiting=waiting), **properties}
+        if job.get("ordered"):
+            self._put_in_order(job)
         if not unique:
             for name in _UNIQUENESS:
                 job.pop(name, None)
@@ -70,11 +72,16 @@ class Producer(Caller):
         jobs = [self._request(burst) for _ in range(self.chance.randint(1, most))]
         if ordered:
             for job in self.chance.sample(jobs, min(2, len(jobs))):
-                job.update(ordered=True, concurrency_key=self.chance.choice(ORDERED))
+                self._put_in_order(job)
         rows = made.ask(_statements.enqueue_many, queue=queue, jobs=json.dumps(jobs), skip_wake=False)
         assert [row.ordinal for row in rows] == list(range(len(jobs)))
         for row, job in zip(rows, jobs, strict=True):
             self._note(made, queue, job, row)
+
+    def _put_in_order(self, job: dict[str, Any]) -> None:
+        job.update(ordered=True, concurrency_key=self.chance.choice(ORDERED))
+        if "unique_mode" in job:
+            job["unique_mode"] = "keep"
 
     def _note(self, made: Open, queue: str, job: dict[str, Any], row: Any) -> None:
         asked = {
@@ -87,7 +94,7 @@ class Producer(Caller):
     def enqueue(self) -> None:
         with self.single() as made:
             if self.chance.random() < 0.15:
-                self._enqueue(made, concurrency_key=self.chance.choice(ORDERED), ordered=True)
+                self._enqueue(made, ordered=True)
             else:
                 self._enqueue(made)
 

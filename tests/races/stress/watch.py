@@ -77,10 +77,10 @@ class Watch:
         self._stuck = stuck
 
     def _waiting(self) -> Iterator[str]:
-        for function, query in self._rows(_WAITING):
+        for function, query, lock, behind in self._rows(_WAITING):
             self.figures[f"seen waiting for a lock: {function}"] += 1
             if function in NEVER_WAIT:
-                yield f"a session waits for a lock: {query}"
+                yield f"a session waits for a lock: {query}, {lock} behind {behind}"
 
 
 _OLD_FENCES = """
@@ -119,7 +119,9 @@ left join taskq.concurrency_limits l on l.key = h.key
 # Locks of rows, of other transactions and the advisory ones; not those of a table that is being extended, nor
 # the queue of those who commit a notification.
 _WAITING = """
-select substring(query from 'taskq\\.(\\w+)'), query from pg_stat_activity
+select substring(query from 'taskq\\.(\\w+)'), query, wait_event, array(
+  select b.query from pg_stat_activity b where b.pid = any (pg_blocking_pids(a.pid)))
+from pg_stat_activity a
 where datname = current_database() and wait_event_type = 'Lock'
   and wait_event in ('transactionid', 'tuple', 'advisory', 'relation')
 """

@@ -92,3 +92,25 @@ def test_a_claim_does_not_wait_for_who_takes_a_key_that_its_job_has_lost(
         claimed = impatient.claim(queues=["q"], worker_id="w", limit=10)
 
     assert sorted(row["job_id"] for row in claimed) == [attempt["job_id"], other]
+
+
+def test_a_job_that_is_put_back_keeps_its_key_from_who_saw_it_ended(
+    one: Session, two: Session, three: Session
+) -> None:
+    """Its time was over and nobody had taken it; who read that waits for another key meanwhile."""
+    ended(one, "a")
+    attempt = one.new_attempt(unique_key="b", unique_for="1 second")
+    one.settle_one(attempt, "cancel")
+    for session in (one, two):
+        session.ahead(hours=1)
+
+    with three.transaction():
+        three.run("select from taskq.unique_keys where key = 'a' for update")
+        jobs = Jsonb([{"task": "t", "unique_key": key} for key in "ab"])
+        answer = two.waiting("enqueue_many", behind=three, queue="q", jobs=jobs)
+        assert one.redrive(job_id=attempt["job_id"])[0]["result"] == "redriven"
+
+    first, second = answer.result()
+    assert first["status"] == "created"
+    assert second == {"ordinal": 1, "status": "existed", "job_id": attempt["job_id"]}
+    assert one.check_integrity() == []

@@ -274,3 +274,13 @@ def test_two_such_callers_that_want_other_keys_both_get_them_when_run_again(
         with seen(two, level):
             assert enqueue(two, unique_key=key)["status"] in ("created", "existed")
     assert one.value("select count(*) from taskq.jobs") == 2
+
+
+def test_settle_in_a_snapshot_older_than_the_claim_is_lost_and_changes_nothing(
+    level: str, one: Session, two: Session
+) -> None:
+    with seen(one, level):
+        attempt = two.new_attempt()
+        assert one.settle_one(attempt, "complete")["result"] == "lost"
+
+    assert two.settle_one(attempt, "complete")["result"] == "ok"

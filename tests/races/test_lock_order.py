@@ -6,13 +6,14 @@ second to begin at the other end, it would hold what the first asks for next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from psycopg.types.json import Jsonb
 
 from kit.contract import Row
-from races.sessions import Session
+from races.sessions import Session, settlement
 
 
 def batch(jobs: Sequence[Row]) -> Row:
@@ -127,3 +128,53 @@ def test_limits_of_patterns_and_claims(one: Session, two: Session, middle: Sessi
     middle.run("rollback")
 
     assert first.result()[0]["max_running"] == second.result()[0]["max_running"] == 2
+
+
+def test_batches_of_the_same_jobs_in_opposite_order_both_end(
+    one: Session, two: Session, three: Session
+) -> None:
+    """Locks are taken by id: with those of the documents, each batch would hold what the other waits for."""
+    attempts = [one.new_attempt() for _ in range(10)]
+
+    with three.transaction(rolls_back=True):
+        three.row_locked_by_hand("running", attempts[5]["job_id"])
+        first = one.waiting("settle", behind=three, **settlement(*attempts, verb="complete"))
+        second = two.waiting("settle", behind=one, **settlement(*reversed(attempts), verb="complete"))
+
+    assert [row["result"] for row in first.result()] == ["ok"] * 10
+    assert [row["result"] for row in second.result()] == ["already_settled"] * 10
+
+
+@pytest.mark.parametrize("scope", ["live", "waiting"])
+@pytest.mark.parametrize("mode", ["keep", "replace"])
+def test_batches_with_the_same_keys_in_any_order_do_not_deadlock(
+    scope: str, mode: str, open_session: Callable[..., Session]
+) -> None:
+    """Four sessions, claims and ends in between; a deadlock or a failed batch is an error of its call."""
+
+    def jobs(turn: int) -> Jsonb:
+        keys = [str((turn * 7 + n * 3) % 20) for n in range(20)]
+        if turn % 2:
+            keys.reverse()
+        options = {"unique_scope": scope, "unique_mode": mode}
+        return Jsonb([{"task": "t", "unique_key": key, **options} for key in keys])
+
+    def produce(number: int) -> None:
+        session = open_session()
+        for turn in range(15):
+            session.enqueue_many(queue="q", jobs=jobs(number + turn))
+
+    def work(number: int) -> None:
+        session = open_session()
+        for _ in range(30):
+            for attempt in session.claim(queues=["q"], worker_id=f"w{number}", limit=7):
+                session.settle_one(attempt, "release" if attempt["job_id"] % 3 else "complete")
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [
+            pool.submit(produce, 0),
+            pool.submit(produce, 1),
+            pool.submit(work, 0),
+            pool.submit(work, 1),
+        ]:
+            done.result()

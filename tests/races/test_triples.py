@@ -167,6 +167,125 @@ def test_cancel_that_waited_for_a_settle_ends_what_goes_on_and_take_back_passes_
         assert impatient.take_back() == []
 
 
+# redrive, enqueue with the job's unique key, settle
+
+
+@pytest.fixture
+def dead(one: Session) -> Row:
+    """An attempt that has failed for good; its job had a unique key."""
+    attempt = one.new_attempt(unique_key="k")
+    one.settle(**settlement(attempt, verb="fail", retryable=False))
+    return attempt
+
+
+@every_verb
+@either_end
+def test_job_that_is_put_back_has_its_key_before_who_enqueues_meanwhile(
+    rolls_back: bool, verb: str, dead: Row, one: Session, two: Session, impatient: Session
+) -> None:
+    """The late settle of its old attempt waits for neither and ends neither."""
+    with one.transaction(rolls_back=rolls_back):
+        assert one.redrive(job_id=dead["job_id"])[0]["result"] == "redriven"
+        enqueued = two.waiting("enqueue", behind=one, queue="q", task="t", unique_key="k")
+        answer = impatient.settle_one(dead, verb)
+
+    known = "already_settled" if verb == "fail" else "settle_conflict"
+    assert answer["result"] == impatient.settle_one(dead, verb)["result"] == known
+    [row] = enqueued.result()
+    assert (row["status"], row["job_id"] == dead["job_id"]) == (
+        ("created", False) if rolls_back else ("existed", True)
+    )
+    assert claims(impatient) == [row["job_id"]]
+
+
+@every_verb
+@either_end
+def test_put_back_waits_for_who_enqueues_with_the_key(
+    rolls_back: bool, verb: str, dead: Row, one: Session, two: Session, impatient: Session
+) -> None:
+    with one.transaction(rolls_back=rolls_back):
+        follower = one.new_job(unique_key="k")
+        redriven = two.waiting("redrive", behind=one, job_id=dead["job_id"])
+        impatient.settle_one(dead, verb)
+
+    assert result(redriven) == ("redriven" if rolls_back else "key_taken")
+    assert claims(impatient) == [dead["job_id"] if rolls_back else follower]
+
+
+@every_verb
+@either_end
+def test_put_back_waits_for_the_end_of_the_follower_that_has_the_key(
+    rolls_back: bool, verb: str, dead: Row, one: Session, two: Session, three: Session
+) -> None:
+    """And so does who enqueues; of the two the first gets the key."""
+    follower = one.new_attempt(unique_key="k")
+
+    with one.transaction(rolls_back=rolls_back):
+        one.settle_one(follower, verb)
+        ends = LANDINGS[verb] != "queued"
+        calls = {
+            "redrive": {"job_id": dead["job_id"]},
+            "enqueue": {"queue": "q", "task": "t", "unique_key": "k"},
+        }
+        if ends:
+            answers = [
+                session.waiting(call, behind=one, **arguments)
+                for session, (call, arguments) in zip((two, three), calls.items(), strict=True)
+            ]
+
+    if not ends:  # nobody waits, but for a key that changes hands: it is the follower's all the time
+        assert two.redrive(**calls["redrive"])[0]["result"] == "key_taken"
+        assert three.enqueue(**calls["enqueue"])[0]["status"] == "existed"
+        return
+    [back], [made] = (answer.result() for answer in answers)
+    if rolls_back:
+        assert (back["result"], made["job_id"]) == ("key_taken", follower["job_id"])
+    else:
+        winner = dead["job_id"] if back["result"] == "redriven" else made["job_id"]
+        assert (back["result"], made["status"]) in [("redriven", "existed"), ("key_taken", "created")]
+        assert made["job_id"] == winner
+        assert claims(one) == [winner]
+
+
+# pause, claim, purge
+
+
+@either_end
+def test_purge_of_a_paused_queue_passes_by_what_a_claim_has_taken_before_the_pause(
+    rolls_back: bool, one: Session, two: Session, impatient: Session
+) -> None:
+    first, second = one.new_job(), one.new_job()
+
+    with one.transaction(rolls_back=rolls_back):
+        assert one.take()["job_id"] == first
+        with two.transaction():
+            two.pause_queue(queue="q")
+            assert ids(impatient.purge_queue(queue="q")) == [second]
+        assert claims(impatient) == []
+
+    assert claims(impatient) == []
+    assert ids(impatient.purge_queue(queue="q")) == ([first] if rolls_back else [])
+    assert one.job(first)["status"] == ("cancelled" if rolls_back else "running")
+
+
+@either_end
+def test_claim_passes_by_what_is_being_purged_and_takes_what_comes_before_the_pause(
+    rolls_back: bool, one: Session, two: Session, impatient: Session
+) -> None:
+    purged = [one.new_job(), one.new_job()]
+
+    with one.transaction(rolls_back=rolls_back):
+        assert ids(one.purge_queue(queue="q")) == purged
+        with two.transaction():
+            two.pause_queue(queue="q")
+            late = impatient.new_job()
+            assert claims(impatient) == [late]
+
+    assert claims(impatient) == []
+    impatient.resume_queue(queue="q")
+    assert claims(impatient) == (purged if rolls_back else [])
+
+
 # claim, key, free: one claim takes the key's lock, another passes by, and meanwhile a slot becomes free
 
 

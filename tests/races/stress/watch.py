@@ -88,6 +88,7 @@ select r.id, r.attempt_id from taskq.running r
 where exists (select from taskq.attempts a where a.job_id = r.id and a.attempt_id >= r.attempt_id)
 """
 
+# One that was put back may find a younger one running.
 _OUT_OF_ORDER = """
 select x.id, o.id from taskq.running x
 join (
@@ -96,6 +97,7 @@ join (
   select r.id, r.concurrency_key from taskq.running r where r.is_ordered
 ) o on o.concurrency_key = x.concurrency_key and o.id < x.id
 where x.is_ordered
+  and not exists (select from taskq.audit a where a.verb = 'redrive' and a.target = 'job ' || o.id)
 """
 
 # A row of a paused queue is nobody's hope. One that is not due helps no more than none.

@@ -17,10 +17,8 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
-  -- who has seen that its time is over looks for that time again before it takes the key
-  update taskq.unique_keys u
-  set free = false, waiting = p_job.unique_scope is not distinct from 'waiting',
-    expires_at = case when u.expires_at > taskq.clock() then u.expires_at end
+  -- always written, also where nothing changes: who has seen it free or over takes it only as seen
+  update taskq.unique_keys u set free = false, waiting = p_job.unique_scope is not distinct from 'waiting'
   where u.ctid = any (array(
     select k.ctid from taskq.unique_keys k where k.job_id = p_job.id for update skip locked));
   if found then

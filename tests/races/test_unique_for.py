@@ -92,26 +92,3 @@ def test_a_claim_does_not_wait_for_who_takes_a_key_that_its_job_has_lost(
         claimed = impatient.claim(queues=["q"], worker_id="w", limit=10)
 
     assert sorted(row["job_id"] for row in claimed) == [attempt["job_id"], other]
-
-
-@pytest.mark.parametrize("unique_for", ["1 second", "2 hours"])
-def test_a_job_that_is_put_back_keeps_its_key_from_who_saw_it_ended(
-    unique_for: str, one: Session, two: Session, three: Session
-) -> None:
-    """Its time was over, for that one's clock at least, who waits for another key meanwhile."""
-    ended(one, "a")
-    attempt = one.new_attempt(unique_key="b", unique_for=unique_for)
-    one.settle_one(attempt, "cancel")
-    one.ahead(hours=1)
-    two.ahead(hours=3)
-
-    with three.transaction():
-        three.run("select from taskq.unique_keys where key = 'a' for update")
-        jobs = Jsonb([{"task": "t", "unique_key": key} for key in "ab"])
-        answer = two.waiting("enqueue_many", behind=three, queue="q", jobs=jobs)
-        assert one.redrive(job_id=attempt["job_id"])[0]["result"] == "redriven"
-
-    first, second = answer.result()
-    assert first["status"] == "created"
-    assert second == {"ordinal": 1, "status": "existed", "job_id": attempt["job_id"]}
-    assert one.check_integrity() == []

@@ -88,14 +88,6 @@ FAULTS = {
 }
 
 
-def test_finds_nothing_when_a_follower_that_took_the_key_has_ended_first(sql: Contract) -> None:
-    attempt = sql.new_attempt(unique_key="k", unique_scope="waiting")
-    sql.cancel_job(job_id=sql.new_job(unique_key="k", unique_scope="waiting"))
-
-    assert sql.check_integrity() == []
-    sql.complete(job_id=attempt["job_id"], attempt_id=attempt["attempt_id"])
-
-
 @pytest.mark.broken_integrity
 @pytest.mark.parametrize("fault", FAULTS)
 def test_finds(sql: Contract, fault: str) -> None:

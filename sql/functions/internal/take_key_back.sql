@@ -17,7 +17,6 @@ set enable_seqscan = off
 set jit = off
 as $$
 begin
-  -- always written, also where nothing changes: who has seen it free or over takes it only as seen
   update taskq.unique_keys u set free = false, waiting = p_job.unique_scope is not distinct from 'waiting'
   where u.ctid = any (array(
     select k.ctid from taskq.unique_keys k where k.job_id = p_job.id for update skip locked));

@@ -178,3 +178,22 @@ def test_batches_with_the_same_keys_in_any_order_do_not_deadlock(
             pool.submit(work, 1),
         ]:
             done.result()
+
+
+def test_batch_that_gives_up_what_it_has_taken_and_begins_anew_is_waited_for_no_longer(
+    one: Session, two: Session, three: Session, impatient: Session
+) -> None:
+    """PostgreSQL lets who waits for a row of an inner subtransaction wait for all of it, also after a rollback."""
+    one.settle_one(one.new_attempt(unique_key="z", unique_for="1 hour"), "complete")
+    one.run("update taskq.unique_keys set expires_at = taskq.clock()")
+    locked, ended = one.new_job(unique_key="m"), one.new_job(unique_key="a")
+    jobs: list[Row] = [{"unique_key": key, "unique_mode": "replace"} for key in "amz"]
+
+    with three.transaction(rolls_back=True):
+        three.row_locked_by_hand("ready", locked)
+        first = two.waiting("enqueue_many", behind=three, **batch(jobs))  # has taken z over
+        impatient.cancel_job(job_id=ended)
+        second = one.waiting("enqueue_many", behind=two, **batch([jobs[0], jobs[2]]))  # has taken a
+
+    assert [row["status"] for row in second.result()] == ["created", "created"]
+    assert [row["status"] for row in first.result()] == ["replaced"] * 3

@@ -112,28 +112,16 @@ begin
       raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
     end if;
 
-    -- looked at again under the lock: a job that was started may be back with its key, one that had
-    -- ended may be redriven, and a row may have become that of another live job, whose time is over by
-    -- this clock; then the lock is given back, since whoever starts or replaces that job must not meet it
-    if v_over is not null then
+    -- of several keys the caller gives all up, and no subtransaction of its own may be in between: who
+    -- waits for a row of one that has ended waits for the whole transaction, also when the caller has
+    -- given the row up, and a call that is made again would wait for him
+    if v_over is not null and v_several then
+      perform taskq.take_over_keys(v_over, v_ended);
+    elsif v_over is not null then
       begin
-        for v_place in 1 .. cardinality(v_over) loop
-          update taskq.unique_keys u
-          set job_id = v_over[v_place].job_id, waiting = v_over[v_place].waiting, free = false,
-            expires_at = v_over[v_place].expires_at
-          where u.queue = p_queue and u.key = v_over[v_place].key
-            and (u.free or u.job_id = v_ended[v_place]) and (u.expires_at is null or u.expires_at <= v_now);
-          if not found
-            or (select true from taskq.ready r where r.id = v_ended[v_place])
-            or (select true from taskq.running r where r.id = v_ended[v_place])
-          then
-            raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
-          end if;
-        end loop;
+        perform taskq.take_over_keys(v_over, v_ended);
       exception when sqlstate 'TQ100' then
-        if v_several then
-          raise;
-        end if;
+        null;  -- it is looked at again
       end;
     end if;
     -- a job that has come back without its key is nobody's holder any more

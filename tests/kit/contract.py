@@ -123,6 +123,14 @@ class Clock:
         self._conn.execute(self.statement.encode())
 
 
+def own_clocks(conn: Connection) -> None:
+    """Give every session of the database a clock of its own, ahead by what its setting `tests.ahead` says."""
+    conn.execute(
+        "create or replace function taskq.clock() returns timestamptz language sql stable parallel safe as $$ "
+        "select statement_timestamp() + coalesce(nullif(current_setting('tests.ahead', true), ''), '0')::interval $$"
+    )
+
+
 @contextmanager
 def refused(
     sqlstate: str, message: str = "", *, detail: str | None = None, hint: str | None = None

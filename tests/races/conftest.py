@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kit.contract import Connection
+from kit.contract import Connection, own_clocks
 from kit.databases import Databases
 from races.sessions import Session
 
@@ -58,9 +58,6 @@ def clocks(connect: Callable[..., Connection]) -> Iterator[None]:
     """Give every session a clock of its own, which `Session.ahead` moves; one test at a time in a database."""
     conn = connect()
     [(shipped,)] = conn.execute("select pg_get_functiondef('taskq.clock()'::regprocedure)").fetchall()
-    conn.execute(
-        "create or replace function taskq.clock() returns timestamptz language sql stable parallel safe as $$ "
-        "select statement_timestamp() + coalesce(nullif(current_setting('tests.ahead', true), ''), '0')::interval $$"
-    )
+    own_clocks(conn)
     yield
     conn.execute(shipped)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,10 +22,16 @@ VERBS: dict[str, Row] = {
 }
 
 
-def settlement(*attempts: Row, verb: str) -> Row:
+def settlement(*attempts: Row, verb: str, **properties: object) -> Row:
     """Return the arguments of `settle` that end *attempts*, as claimed, by *verb*."""
     elements = [
-        {"job_id": each["job_id"], "attempt_id": each["attempt_id"], "verb": verb, **VERBS[verb]}
+        {
+            "job_id": each["job_id"],
+            "attempt_id": each["attempt_id"],
+            "verb": verb,
+            **VERBS[verb],
+            **properties,
+        }
         for each in attempts
     ]
     return {"worker_id": "w", "settlements": Jsonb(elements)}
@@ -52,6 +58,7 @@ class Session(Contract):
         super().__init__(conn)
         self._watcher = watcher
         self._threads = threads
+        self._ahead = ""
 
     @property
     def pid(self) -> int:
@@ -62,18 +69,34 @@ class Session(Contract):
 
         Fails at once if the call ends without having waited.
         """
-        answer = self._threads.submit(lambda: getattr(self, function)(**arguments))
-
-        def blocked() -> bool:
-            assert not answer.done(), f"{function} did not wait for a lock: {answer.result()}"
-            row = self._watcher.execute(
-                "select wait_event_type = 'Lock', pg_blocking_pids(pid) from pg_stat_activity where pid = %s",
-                (self.pid,),
-            ).fetchone()
-            return row is not None and bool(row[0]) and (behind is None or behind.pid in row[1])
-
-        eventually(blocked, f"{function} waits for a lock")
+        answer, waits = self.begin(lambda: getattr(self, function)(**arguments), behind=behind)
+        assert waits, f"{function} did not wait for a lock: {answer.result()}"
         return answer
+
+    def begin(
+        self, call: Callable[[], list[Row]], *, behind: Session | None = None
+    ) -> tuple[Future[list[Row]], bool]:
+        """Make *call* in a thread; return it when it has ended or waits for a lock, and whether it waits."""
+        answer = self._threads.submit(call)
+        waits = False
+
+        def known() -> bool:
+            nonlocal waits
+            if wait([answer], timeout=0.002).done:
+                return True
+            waits = self._is_blocked(behind)
+            return waits
+
+        eventually(known, "the call ends, or waits for a lock")
+        return answer, waits
+
+    def _is_blocked(self, behind: Session | None) -> bool:
+        row = self._watcher.execute(
+            "select case when wait_event_type = 'Lock' then pg_blocking_pids(pid) end "
+            "from pg_stat_activity where pid = %s",
+            (self.pid,),
+        ).fetchone()
+        return row is not None and row[0] is not None and (behind is None or behind.pid in row[0])
 
     def blocked_by(self) -> list[int]:
         """Return the process ids of the sessions that this one waits for."""
@@ -106,5 +129,11 @@ class Session(Contract):
     def ahead(self, **interval: int) -> Session:
         """Let the clock of this session, and no other, go ahead; needs the fixture `clocks`."""
         [(unit, amount)] = interval.items()
-        self.run("select set_config('tests.ahead', %s, false)", f"{amount} {unit}")
+        self.ahead_by(f"{amount} {unit}")
         return self
+
+    def ahead_by(self, interval: str) -> None:
+        """Let the clock of this session go ahead by *interval*, which may be empty; outside a transaction."""
+        if interval != self._ahead:
+            self.run("select set_config('tests.ahead', %s, false)", interval)
+            self._ahead = interval

@@ -12,35 +12,9 @@ from psycopg.types.json import Jsonb
 from kit.contract import Row
 from races.sessions import VERBS, Session, settlement
 
-ENDS = ["complete", "cancel"]
-GOES_ON = [verb for verb in VERBS if verb not in ENDS]
+GOES_ON = [verb for verb in VERBS if verb not in ("complete", "cancel")]
 
 UNIQUE: Row = {"queue": "q", "task": "t", "unique_key": "k"}
-
-
-@pytest.mark.parametrize("verb", ENDS)
-def test_enqueue_that_waited_for_the_end_of_the_holder_makes_a_job(
-    verb: str, one: Session, two: Session
-) -> None:
-    attempt = one.new_attempt(unique_key="k")
-
-    with one.transaction():
-        one.settle_one(attempt, verb)
-        answer = two.waiting("enqueue", behind=one, **UNIQUE)
-
-    [row] = answer.result()
-    assert row["status"] == "created"
-    assert row["job_id"] > attempt["job_id"]
-
-
-def test_enqueue_that_waited_for_an_end_that_rolled_back_finds_the_holder(one: Session, two: Session) -> None:
-    attempt = one.new_attempt(unique_key="k")
-
-    with one.transaction(rolls_back=True):
-        one.settle_one(attempt, "complete")
-        answer = two.waiting("enqueue", behind=one, **UNIQUE)
-
-    assert answer.result() == [{"status": "existed", "job_id": attempt["job_id"]}]
 
 
 @pytest.mark.parametrize("verb", GOES_ON)
@@ -83,30 +57,6 @@ def test_enqueue_that_waited_for_a_final_take_back_makes_a_job(one: Session, two
 
     with one.transaction():
         one.take_back()
-        answer = two.waiting("enqueue", behind=one, **UNIQUE)
-
-    assert answer.result()[0]["status"] == "created"
-
-
-def test_enqueue_that_waited_for_the_cancel_of_a_queued_holder_makes_a_job(
-    one: Session, two: Session
-) -> None:
-    job_id = one.new_job(unique_key="k")
-
-    with one.transaction():
-        one.cancel_job(job_id=job_id)
-        answer = two.waiting("enqueue", behind=one, **UNIQUE)
-
-    assert answer.result()[0]["status"] == "created"
-
-
-@pytest.mark.usefixtures("clocks")
-def test_enqueue_that_waited_for_the_expiry_of_the_holder_makes_a_job(one: Session, two: Session) -> None:
-    one.new_job(unique_key="k", ttl="1 min")
-    one.ahead(hours=1)
-
-    with one.transaction():
-        assert one.expire_ttl() == [{"expire_ttl": 1}]
         answer = two.waiting("enqueue", behind=one, **UNIQUE)
 
     assert answer.result()[0]["status"] == "created"

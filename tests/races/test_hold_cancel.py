@@ -1,4 +1,4 @@
-"""A job on hold against cancel_job: neither the hold nor a cancel that rolls back leaves it stuck."""
+"""Jobs on hold that somebody is about when their key has room again: none is left stuck."""
 
 from __future__ import annotations
 
@@ -24,57 +24,6 @@ def held(running: Row, one: Session) -> list[int]:
     jobs = [one.new_job(concurrency_key="k"), one.new_job(concurrency_key="k")]
     assert claims(one) == []
     return jobs
-
-
-def test_cancel_that_waited_for_the_claim_that_puts_the_job_on_hold(
-    running: Row, one: Session, two: Session
-) -> None:
-    job_id, other = one.new_job(concurrency_key="k"), one.new_job(concurrency_key="k")
-
-    with one.transaction():
-        assert claims(one) == []
-        answer = two.waiting("cancel_job", behind=one, job_id=job_id)
-
-    assert answer.result()[0]["result"] == "cancelled"
-    one.settle_one(running, "complete")
-    assert claims(one) == [other]
-
-
-def test_cancel_that_waited_for_the_claim_that_brings_the_job_back(
-    running: Row, held: list[int], one: Session, two: Session
-) -> None:
-    one.settle_one(running, "complete")
-
-    with one.transaction():
-        assert claims(one) == held[:1]
-        answer = two.waiting("cancel_job", behind=one, job_id=held[0])
-
-    assert answer.result()[0]["result"] == "requested"
-
-
-def test_cancel_that_waited_for_a_return_that_rolled_back_ends_the_held_job(
-    running: Row, held: list[int], one: Session, two: Session
-) -> None:
-    one.settle_one(running, "complete")
-
-    with one.transaction(rolls_back=True):
-        assert claims(one) == held[:1]
-        answer = two.waiting("cancel_job", behind=one, job_id=held[0])
-
-    assert answer.result()[0]["result"] == "cancelled"
-    assert claims(one) == held[1:]
-
-
-def test_claim_passes_over_a_job_being_cancelled_and_does_not_hold_it(
-    running: Row, one: Session, impatient: Session
-) -> None:
-    job_id = one.new_job(concurrency_key="k")
-
-    with one.transaction(rolls_back=True):
-        one.cancel_job(job_id=job_id)
-        assert claims(impatient) == []
-
-    assert one.job(job_id)["hold"] is None
 
 
 def test_held_job_whose_cancel_rolls_back_comes_back(

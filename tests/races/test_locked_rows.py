@@ -134,3 +134,34 @@ def test_open_handler_transaction_stops_neither_its_worker_s_beat_nor_the_recove
         assert impatient.claim(queues=["q"], worker_id="w")[0]["job_id"] == other["job_id"]
 
     assert one.job(attempt["job_id"])["status"] == "succeeded"
+
+
+def test_checkpoint_of_a_busy_row_is_not_stored_and_the_row_says_so(one: Session, impatient: Session) -> None:
+    attempt = one.new_attempt()
+
+    with one.transaction(rolls_back=True):
+        one.row_locked_by_hand("running", attempt["job_id"])
+        [row] = impatient.heartbeat(**beat(attempt), progress={str(attempt["job_id"]): {"step": 1}})
+
+    assert (row["state"], row["progress_stored"]) == ("busy", False)
+    assert one.job(attempt["job_id"])["progress"] is None
+
+
+def test_busy_beat_still_delivers_a_cancel_request(one: Session, impatient: Session) -> None:
+    attempt = one.new_attempt()
+    one.cancel_job(job_id=attempt["job_id"])
+
+    with one.transaction(rolls_back=True):
+        one.row_locked_by_hand("running", attempt["job_id"])
+        [row] = impatient.heartbeat(**beat(attempt))
+
+    assert (row["state"], row["cancel_requested"]) == ("busy", True)
+
+
+def test_enqueue_and_settle_do_not_wait_for_an_open_pause(one: Session, impatient: Session) -> None:
+    attempt = one.new_attempt()
+
+    with one.transaction():
+        one.pause_queue(queue="q")
+        assert impatient.enqueue(queue="q", task="t")[0]["status"] == "created"
+        assert impatient.settle_one(attempt, "complete")["result"] == "ok"

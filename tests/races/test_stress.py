@@ -17,24 +17,32 @@ import pytest
 from kit.contract import Connection
 from races.sessions import Session
 from races.stress.__main__ import main
+from races.stress.caller import Mix
 from races.stress.run import Stress
 from races.stress.watch import Watch
 
+MIXES = {
+    "many jobs": Mix(),
+    "twenty jobs": Mix(live=20),
+    "long batches of the same keys": Mix(live=200, rows=200, unique=1.0),
+}
+
 
 @pytest.mark.own_database
+@pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
 def test_random_sessions_are_told_nothing_that_cannot_be(
-    dsn: str, record_property: Callable[..., None]
+    mix: Mix, dsn: str, record_property: Callable[..., None]
 ) -> None:
     seed = int(os.environ.get("TASKQ_STRESS_SEED", random.SystemRandom().randrange(10**6)))
     record_property("seed", seed)
 
     report = Stress(
         dsn,
-        seconds=float(os.environ.get("TASKQ_STRESS_SECONDS", "10")),
+        seconds=float(os.environ.get("TASKQ_STRESS_SECONDS", "10" if mix.unique < 1 else "5")),
         sessions=8,
         seed=seed,
         calls=20_000,
-        live=300,
+        mix=mix,
     ).run()
 
     assert not report.findings, str(report)
@@ -57,6 +65,8 @@ def test_run_by_hand_prints_its_seed_and_figures_and_is_bounded_by_calls(
     printed = capsys.readouterr().out
     assert printed.startswith("seed 7\n")
     assert " calls\n" in printed
+    assert " 0 deadlocks (40P01)\n" in printed
+    assert " 0 serialization errors (40001)\n" in printed
 
 
 def test_refuses_a_database_with_jobs_in_it(dsn: str, one: Session) -> None:
@@ -105,6 +115,17 @@ def test_watch_finds_a_key_over_its_limit(watch: Watch, one: Session) -> None:
     watch.look()
 
     assert watch.findings == ["2 jobs of key one run, 1 may"]
+
+
+def test_watch_finds_an_ordered_job_that_does_not_wait_for_an_older_one(watch: Watch, one: Session) -> None:
+    first, second = (one.new_job(concurrency_key="two", ordered=True) for _ in range(2))
+    one.run("update taskq.ready set hold = null where id = %s", second)
+    one.run("delete from taskq.signals")
+    assert one.take()["job_id"] == second
+
+    watch.look()
+
+    assert watch.findings == [f"ordered job {second} runs, and so does or waits job {first} of its key"]
 
 
 @pytest.mark.broken_integrity

@@ -42,8 +42,8 @@ class Story:
         deed = Deed(decided=start, known=start + 0.5)
         self.ledger.write([kind(asked=start, answered=start + 0.5, deed=deed, **fields)])
 
-    def enqueue(self, job_id: int, status: str = "created", key: str | None = None) -> None:
-        self.tell(Enqueued, job_id=job_id, status=status, queue="q", unique_key=key)
+    def enqueue(self, job_id: int, status: str = "created", key: str | None = None, **more: Any) -> None:
+        self.tell(Enqueued, job_id=job_id, status=status, queue="q", unique_key=key, **more)
         self.jobs.setdefault(job_id, READY)
 
     def claim(self, job_id: int, fence: int, *, asked: float | None = None, **changes: Any) -> None:
@@ -307,6 +307,54 @@ def test_finds_a_holder_that_had_ended_and_one_that_never_was() -> None:
     assert len(story.findings()) == 1
     story.tell(Enqueued, job_id=77, status="existed", queue="q", unique_key="k")
     assert len(story.findings()) == 2
+
+
+def test_passes_a_key_that_counts_after_the_end_and_finds_one_that_counts_too_long() -> None:
+    story = Story()
+    story.enqueue(1, key="k", unique_for=3.0)
+    story.cancel(1, "cancelled", "cancelled")
+    story.enqueue(1, "existed", key="k")
+    assert story.findings() == []
+
+    story.enqueue(1, "running", key="k", unique_mode="replace")
+    assert len(story.findings()) == 1
+    story.enqueue(1, "existed", key="k")
+    assert len(story.findings()) == 2
+
+
+def test_passes_a_key_that_is_given_up_at_the_start() -> None:
+    story = Story()
+    story.enqueue(1, key="w1")
+    story.enqueue(2, key="w1")
+
+    assert story.findings() == []
+
+
+def test_finds_a_replaced_job_where_nobody_asked_for_it() -> None:
+    story = Story()
+    story.enqueue(1, key="k")
+    story.enqueue(1, "replaced", key="k", unique_mode="replace")
+    assert story.findings() == []
+
+    story.enqueue(1, "replaced", key="k")
+    assert len(story.findings()) == 1
+
+
+def test_passes_failures_that_start_anew_only_where_the_job_was_replaced() -> None:
+    story = Story()
+    story.enqueue(1, key="k")
+    story.claim(1, 10)
+    story.answer(1, 10, "fail", "retry_scheduled", "queued")
+    story.claim(1, 11, attempt_count=2, failure_count=0)
+    assert len(story.findings()) == 1
+
+    story = Story()
+    story.enqueue(1, key="k")
+    story.claim(1, 10)
+    story.answer(1, 10, "fail", "retry_scheduled", "queued")
+    story.enqueue(1, "replaced", key="k", unique_mode="replace")
+    story.claim(1, 11, attempt_count=2, failure_count=0)
+    assert story.findings() == []
 
 
 @pytest.mark.parametrize(

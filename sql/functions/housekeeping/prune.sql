@@ -5,8 +5,8 @@
 --
 -- Arguments: p_limit 1 to 10,000 jobs, and as many rows of audit.
 -- Returns: how many jobs were deleted.
--- Locks: finished rows in order of time, then their unique_keys rows, skipping locked ones; one
---   pass at a time, another returns 0.
+-- Locks: finished rows in order of time, then their unique_keys rows, then those of workers and
+--   sleepers, skipping locked ones; one pass at a time, another returns 0.
 -- Raises: TQ422 bad input.
 -- Called by: workers, housekeep.
 create or replace function taskq.prune(p_limit int = 1000)
@@ -51,8 +51,12 @@ begin
   delete from taskq.audit a
   where a.id = any (array(
     select o.id from taskq.audit o where o.at <= v_now - interval '90 days' order by o.at limit p_limit));
-  delete from taskq.workers w where w.seen_at <= v_now - interval '1 day';
-  delete from taskq.sleepers s where s.wakes_at <= v_now - interval '1 day';
+  delete from taskq.workers w
+  where w.worker_id = any (array(
+    select o.worker_id from taskq.workers o where o.seen_at <= v_now - interval '1 day' for update skip locked));
+  delete from taskq.sleepers s
+  where s.worker_id = any (array(
+    select o.worker_id from taskq.sleepers o where o.wakes_at <= v_now - interval '1 day' for update skip locked));
   return v_count;
 end
 $$;

@@ -69,7 +69,8 @@ begin
       on conflict (queue, key) do nothing;
     end if;
 
-    -- one index probe per key: a join here, or an `exists`, would scan the table once it is large
+    -- one index probe per key: a join here, or an `exists`, would scan the table once it is large;
+    -- at repeatable read the row of a holder that has ended meanwhile is seen beside the own one
     with seen as materialized (
       select w.n, w.key, w.job_id, w.waiting, w.expires_at, u.job_id as holder, u.free, w.key = any (v_replacing) as replaces,
         case
@@ -89,6 +90,7 @@ begin
         select k.job_id, k.waiting, k.free, k.expires_at
         from taskq.unique_keys k
         where k.queue = p_queue and k.key = w.key
+        order by k.job_id = w.job_id desc
         limit 1
       ) u on true
     )
@@ -110,28 +112,16 @@ begin
       raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
     end if;
 
-    -- looked at again under the lock: a job that was started may be back with its key, one that had
-    -- ended may be redriven, and a row may have become that of another live job, whose time is over by
-    -- this clock; then the lock is given back, since whoever starts or replaces that job must not meet it
-    if v_over is not null then
+    -- of several keys the caller gives all up, and no subtransaction of its own may be in between: who
+    -- waits for a row of one that has ended waits for the whole transaction, also when the caller has
+    -- given the row up, and a call that is made again would wait for him
+    if v_over is not null and v_several then
+      perform taskq.take_over_keys(v_over, v_ended);
+    elsif v_over is not null then
       begin
-        for v_place in 1 .. cardinality(v_over) loop
-          update taskq.unique_keys u
-          set job_id = v_over[v_place].job_id, waiting = v_over[v_place].waiting, free = false,
-            expires_at = v_over[v_place].expires_at
-          where u.queue = p_queue and u.key = v_over[v_place].key
-            and (u.free or u.job_id = v_ended[v_place]) and (u.expires_at is null or u.expires_at <= v_now);
-          if not found
-            or (select true from taskq.ready r where r.id = v_ended[v_place])
-            or (select true from taskq.running r where r.id = v_ended[v_place])
-          then
-            raise exception using errcode = 'TQ100', message = 'a unique key changed hands: call again';
-          end if;
-        end loop;
+        perform taskq.take_over_keys(v_over, v_ended);
       exception when sqlstate 'TQ100' then
-        if v_several then
-          raise;
-        end if;
+        null;  -- it is looked at again
       end;
     end if;
     -- a job that has come back without its key is nobody's holder any more

@@ -22,7 +22,9 @@
 --   one that moves or replaces its holder; with scope `waiting` the holder that waits is not
 --   started before this transaction ends; an ordered job waits for other transactions that
 --   enqueue one of its key.
--- Raises: TQ422 bad input; TQ001 no such queue, where queues are strict; TQ429 a full queue.
+-- Raises: TQ422 bad input; TQ001 no such queue, where queues are strict; TQ429 a full queue; 40001
+--   in a repeatable read or serializable transaction, where a unique key has changed hands, or the
+--   job that it would replace was started, since the first statement.
 -- Called by: producers.
 create or replace function taskq.enqueue(
   p_queue           text,

@@ -12,7 +12,7 @@
 -- Returns: one row per object in input order: ordinal from 0, status, job_id.
 -- Locks: as enqueue.
 -- Raises: TQ422 bad input, the ordinal named; TQ001 no such queue, where queues are strict;
---   TQ429 a full queue.
+--   TQ429 a full queue; 40001 as enqueue.
 -- Called by: producers.
 create or replace function taskq.enqueue_many(
   p_queue     text,

@@ -7,6 +7,7 @@ import random
 import sys
 
 from . import __doc__ as _description
+from .caller import Mix
 from .run import Stress
 
 
@@ -21,6 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="a random one unless given")
     parser.add_argument("--calls", type=int, default=100_000, help="the most that one session makes")
     parser.add_argument("--live", type=int, default=300, help="about as many jobs live at once")
+    parser.add_argument("--rows", type=int, default=15, help="the most jobs of one enqueue_many")
+    parser.add_argument("--unique", type=float, default=0.3, help="of 1: how many jobs have a unique key")
     chosen = parser.parse_args(arguments)
     seed = random.randrange(10**6) if chosen.seed is None else chosen.seed
     report = Stress(
@@ -29,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         sessions=chosen.sessions,
         seed=seed,
         calls=chosen.calls,
-        live=chosen.live,
+        mix=Mix(live=chosen.live, rows=chosen.rows, unique=chosen.unique),
     ).run()
     sys.stdout.write(f"{report}\n")
     return 1 if report.findings else 0

@@ -1,7 +1,8 @@
 """What every session of a stress run does: call the contract in transactions, and write down the answers.
 
 What a session must not do is what the documentation forbids: two transactions that take two unique keys, or settle
-two attempts, crosswise in separate calls deadlock.
+two attempts, crosswise in separate calls deadlock. So a transaction asks for unique keys in one call at most; one that
+enqueues before it completes asks for none that the start of a job gives up; and ordered jobs come by single statements.
 """
 
 from __future__ import annotations
@@ -27,6 +28,23 @@ CHANGING = ("changing", "closing")
 #: Keys whose jobs come in a burst: when one gets stuck, no other job of it comes soon to set it free.
 QUIET = {f"quiet {number}": 1 for number in range(200)}
 FIXED_LIMITS = {**BUSY, **QUIET}
+#: Keys whose jobs run one after the other.
+ORDERED = ("o1", "o2")
+#: Unique keys that count while their job is live, and those that only wait for its start, at times.
+LIVE_KEYS = tuple(f"u{number}" for number in range(20))
+WAITING_KEYS = tuple(f"w{number}" for number in range(10))
+
+
+@frozen(kw_only=True)
+class Mix:
+    """What the sessions are to do: keep about *live* jobs live, enqueue up to *rows* in one call.
+
+    Of the jobs, *unique* of 1 have a unique key.
+    """
+
+    live: int = 300
+    rows: int = 15
+    unique: float = 0.3
 
 
 @frozen
@@ -80,13 +98,13 @@ class Caller:
         stop: threading.Event,
         *,
         seed: str,
-        live: int,
+        mix: Mix,
     ) -> None:
         self._conn = conn
         self._ledger = ledger
         self._toggles = toggles
         self._stop = stop
-        self._live = live
+        self._mix = mix
         self.chance = random.Random(seed)
         self.verb = "nothing yet"
 

@@ -46,7 +46,9 @@ class Enqueued(Record):
     job_id: int
     status: str
     queue: str
-    unique_key: str | None
+    unique_key: str | None = None
+    unique_mode: str = "keep"
+    unique_for: float = 0.0
 
 
 @frozen(kw_only=True, eq=False)
@@ -87,6 +89,13 @@ class Answer(Record):
 
 @frozen(kw_only=True, eq=False)
 class Cancel(Record):
+    job_id: int
+    result: str
+    status: str
+
+
+@frozen(kw_only=True, eq=False)
+class Redrive(Record):
     job_id: int
     result: str
     status: str
@@ -136,6 +145,7 @@ class Ledger:
     attempts: dict[int, Attempt] = field(factory=dict)
     answers: defaultdict[int, list[Answer]] = field(factory=lambda: defaultdict(list))
     cancels: defaultdict[int, list[Cancel]] = field(factory=lambda: defaultdict(list))
+    redriven: set[int] = field(factory=set)
     limits: defaultdict[str, list[Limit]] = field(factory=lambda: defaultdict(list))
     pauses: defaultdict[str, list[Pause]] = field(factory=lambda: defaultdict(list))
     looks: list[Look] = field(factory=list)
@@ -220,6 +230,11 @@ class Ledger:
             self.cancels[record.job_id].append(record)
             self.figures[f"cancel_job: {record.result}"] += 1
             self.live -= record.result == "cancelled"
+        elif isinstance(record, Redrive):
+            self.figures[f"redrive: {record.result}"] += 1
+            if record.result == "redriven":
+                self.redriven.add(record.job_id)
+                self.live += 1
         elif isinstance(record, Limit):
             self.limits[record.key].append(record)
         elif isinstance(record, Pause):

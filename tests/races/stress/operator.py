@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 import psycopg
 
 from taskq_sync.db.statements import Statements
 
 from .caller import CHANGING, PAUSED, QUEUES, Caller, Open
-from .ledger import Answer, Cancel, Limit, Pause, Pruned
+from .ledger import Answer, Cancel, Limit, Pause, Pruned, Redrive
 
 _statements = Statements()
 
@@ -37,19 +40,46 @@ class Operator(Caller):
             except psycopg.DatabaseError as error:
                 self._forgive_pruned(error)
 
-    def purge_queue(self) -> None:
-        """Empty a queue a little; each job that it names is one that was cancelled."""
-        with self.single() as made:
-            queue, limit = self.chance.choice(QUEUES), self.chance.choice((1, 3, 10))
-            for row in made.ask(
-                _statements.purge_queue, queue=queue, limit=limit, actor="stress", reason=None
-            ):
-                made.note(Cancel, job_id=row.job_id, result=row.result, status=row.status)
-
     def _forgive_pruned(self, error: psycopg.DatabaseError) -> None:
         if error.sqlstate != "TQ001" or not self._ledger.pruned:
             raise error
         self._ledger.count("cancel_job: no such job")
+
+    def _redrive(self, made: Open, job_id: int) -> None:
+        [row] = made.ask(_statements.redrive, job_id=job_id, actor="stress", reason=None)
+        made.note(Redrive, job_id=job_id, result=row.result, status=row.status)
+
+    def redrive(self) -> None:
+        self._redrive_in(self.single)
+
+    def redrive_in_an_open_transaction(self) -> None:
+        self._redrive_in(self.transaction)
+
+    def _redrive_in(self, opened: Callable[[], AbstractContextManager[Open]]) -> None:
+        job_id = self._ledger.pick_job(self.chance)
+        if job_id is None:
+            return
+        try:
+            with opened() as made:
+                self._redrive(made, job_id)
+        except psycopg.DatabaseError as error:
+            if error.sqlstate != "TQ409":
+                self._forgive_pruned(error)
+            self._ledger.count("redrive: refused")
+
+    def _purge(self, made: Open) -> None:
+        queue = self.chance.choice(QUEUES)
+        limit = self.chance.choice((1, 5))
+        for row in made.ask(_statements.purge_queue, queue=queue, limit=limit, actor="stress", reason=None):
+            made.note(Cancel, job_id=row.job_id, result=row.result, status=row.status)
+
+    def purge_queue(self) -> None:
+        with self.single() as made:
+            self._purge(made)
+
+    def purge_in_an_open_transaction(self) -> None:
+        with self.transaction() as made:
+            self._purge(made)
 
     def keep_rows_locked(self) -> None:
         """Look at held or running jobs at a prompt, and change nothing in the end."""

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from taskq_sync.db.statements import Statements
 
-from .caller import CHANGING, FIXED_LIMITS, QUEUES, Toggles
+from .caller import CHANGING, FIXED_LIMITS, QUEUES, Mix, Toggles
 from .ledger import Deed, Ledger, Limit
 from .session import Session
 from .verdict import Verdict, read_final
@@ -20,6 +20,9 @@ from .watch import Watch
 
 #: Seconds that the jobs left at the end may take to run dry; their longest delay is 0.3 s.
 _DRAIN = 60.0
+
+#: The first of these ends the run, as any error does; that there was none stands among the figures.
+_MUST_NOT_BE = {"40P01": "deadlocks (40P01)", "40001": "serialization errors (40001)"}
 
 _statements = Statements()
 
@@ -42,16 +45,17 @@ class Report:
 
 
 class Stress:
-    """One run, bounded by *seconds* and by the *calls* of a session; *live* is about how many jobs it keeps live."""
+    """One run, bounded by *seconds* and by the *calls* of a session."""
 
-    def __init__(self, dsn: str, *, seconds: float, sessions: int, seed: int, calls: int, live: int) -> None:
+    def __init__(self, dsn: str, *, seconds: float, sessions: int, seed: int, calls: int, mix: Mix) -> None:
         self._dsn = dsn
         self._seconds = seconds
         self._sessions = sessions
         self._seed = seed
         self._calls = calls
-        self._live = live
+        self._mix = mix
         self._ledger = Ledger()
+        self._ledger.figures.update(dict.fromkeys(_MUST_NOT_BE.values(), 0))
         self._toggles = Toggles.make()
         self._stop = threading.Event()
         self._findings: list[str] = []
@@ -114,14 +118,15 @@ class Stress:
     def _session(self, number: int) -> None:
         with self._connect(f"stress-{number}") as conn:
             session = Session(
-                conn, self._ledger, self._toggles, self._stop, seed=f"{self._seed}:{number}", live=self._live
+                conn, self._ledger, self._toggles, self._stop, seed=f"{self._seed}:{number}", mix=self._mix
             )
             try:
                 session.run(self._calls)
             except Exception as error:
-                self._findings.append(
-                    f"session {number} in {session.verb}: {getattr(error, 'sqlstate', None)} {error!r}"
-                )
+                sqlstate = getattr(error, "sqlstate", None)
+                if sqlstate in _MUST_NOT_BE:
+                    self._ledger.count(_MUST_NOT_BE[sqlstate])
+                self._findings.append(f"session {number} in {session.verb}: {sqlstate} {error!r}")
                 self._stop.set()
 
 

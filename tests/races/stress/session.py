@@ -18,7 +18,7 @@ class Session(Worker, Operator):
             if self._stop.is_set():
                 return
             verb = self.chance.choices(verbs, weights)[0]
-            if verb in self._producing and self._ledger.live >= self._live:
+            if verb in self._producing and self._ledger.live >= self._mix.live:
                 verb = self.claim
             self.verb = verb.__name__
             verb()
@@ -43,7 +43,10 @@ class Session(Worker, Operator):
             self.follow_up_in_a_transaction: 3,
             self.cancel_job: 6,
             self.cancel_in_an_open_transaction: 4,
+            self.redrive: 5,
+            self.redrive_in_an_open_transaction: 3,
             self.purge_queue: 1,
+            self.purge_in_an_open_transaction: 1,
             self.keep_rows_locked: 4,
             self.run_leases_out: 5,
             self.take_back: 6,

@@ -1,7 +1,7 @@
 """Judge a stress run: is there a serial order in which the database could have given all these answers?
 
 Only what is certain counts: an effect is certainly there after the commit that made it was *known*, and certainly was
-not there before it was *decided*.
+not there before it was *decided*. Of a job that was redriven less is certain: it has ended, and lives again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from attrs import frozen
 
+from .caller import WAITING_KEYS
 from .ledger import TERMINAL, Answer, Attempt, Cancel, Enqueued, Ledger, Look
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -69,6 +70,10 @@ class Verdict:
     def __init__(self, ledger: Ledger, final: Final) -> None:
         self._ledger = ledger
         self._final = final
+        self._replaced: defaultdict[int, list[Enqueued]] = defaultdict(list)
+        for each in ledger.enqueued:
+            if each.status == "replaced":
+                self._replaced[each.job_id].append(each)
         self._created = {each.job_id: each for each in ledger.enqueued if each.status == "created"}
         self._ends = {fence: each for fence in ledger.attempts if (each := self._end(fence)) is not None}
         self._attempts: defaultdict[int, list[Attempt]] = defaultdict(list)
@@ -139,7 +144,8 @@ class Verdict:
     def _request(self, job_id: int, answer: Answer) -> str:
         """Say whether a cancel request was there: for certain, perhaps or not."""
         requests = [each for each in self._ledger.cancels.get(job_id, ()) if each.result == "requested"]
-        if any(each.deed.known <= answer.asked or each.deed is answer.deed for each in requests):
+        certain = any(each.deed.known <= answer.asked or each.deed is answer.deed for each in requests)
+        if certain and job_id not in self._ledger.redriven:
             return "certain"
         return "perhaps" if any(each.deed.decided <= answer.answered for each in requests) else "none"
 
@@ -163,20 +169,30 @@ class Verdict:
                 yield f"job {job_id}: attempts in the order of their fences: {attempts}"
             for attempt, following in pairwise(attempts):
                 end = self._ends.get(attempt.attempt_id)
-                if end is None or end.status != "queued":
+                redriven = job_id in self._ledger.redriven
+                if end is None or not (end.status == "queued" or (redriven and end.status != "succeeded")):
                     yield f"job {job_id} was claimed after {end and _say(end)}"
                 elif following.deed.known < end.deed.decided:
                     yield f"job {job_id} was claimed before attempt {attempt.attempt_id} ended"
-                elif following.failure_count != attempt.failure_count + (end.verb in ("fail", "take_back")):
+                elif following.failure_count not in self._failures_after(attempt, end):
                     yield f"job {job_id}: failures of {following} after {_say(end)}"
-                elif following.expiry_streak != _streak_after(attempt, end):
+                elif following.expiry_streak not in {_streak_after(attempt, end), 0 if redriven else -1}:
                     yield f"job {job_id}: expiry streak of {following} after {_say(end)}"
+
+    def _failures_after(self, attempt: Attempt, end: Answer) -> set[int]:
+        """Return what the failures may be at the next claim: a newer request or a redrive lets them start anew."""
+        failures = {attempt.failure_count + (end.verb in ("fail", "take_back"))}
+        replaced = any(each.deed.known >= end.deed.decided for each in self._replaced[attempt.job_id])
+        if replaced or attempt.job_id in self._ledger.redriven:
+            failures.add(0)
+        return failures
 
     def _places(self) -> Iterator[str]:
         for job_id, standing in self._final.jobs.items():
             last = self._attempts[job_id][-1] if job_id in self._attempts else None
             end = self._ends.get(last.attempt_id) if last else None
-            if last is None or (end and end.status == "queued"):
+            in_queue = standing.attempt_id is None and job_id in self._ledger.redriven
+            if last is None or (end and (end.status == "queued" or in_queue)):
                 possible = standing.place == "ready" or (
                     standing.place == "finished"
                     and standing.attempt_id is None
@@ -197,16 +213,28 @@ class Verdict:
             for fence, end in self._ends.items()
             if end.status == "queued" and not end.leaves_no_row and not self._pruned(end.job_id)
         }
-        for fence in recorded.keys() ^ self._final.attempts.keys():
+        moved = {fence for fence in self._final.attempts.keys() - recorded.keys() if self._is_moved(fence)}
+        for fence in (recorded.keys() ^ self._final.attempts.keys()) - moved:
             yield f"attempt {fence}: history {self._final.attempts.get(fence)}, answers {recorded.get(fence)}"
         for fence in recorded.keys() & self._final.attempts.keys():
             if recorded[fence] != self._final.attempts[fence]:
                 yield f"attempt {fence}: history {self._final.attempts[fence]}, answers {recorded[fence]}"
 
+    def _is_moved(self, fence: int) -> bool:
+        """Tell whether the attempt ended its job, and a redrive has moved it."""
+        end = self._ends.get(fence)
+        return (
+            end is not None
+            and end.job_id in self._ledger.redriven
+            and (end.verb, end.status) == self._final.attempts[fence]
+        )
+
     # cancel_job
 
     def _cancels(self) -> Iterator[str]:
         for job_id, cancels in self._ledger.cancels.items():
+            if job_id in self._ledger.redriven:
+                continue
             if sum(each.result == "cancelled" for each in cancels) > 1:
                 yield f"job {job_id} was cancelled more than once"
             for cancel in cancels:
@@ -293,15 +321,18 @@ class Verdict:
     def _uniqueness(self) -> Iterator[str]:
         holders: defaultdict[tuple[str, str], list[Enqueued]] = defaultdict(list)
         for each in self._ledger.enqueued:
-            if each.unique_key is None and each.status == "existed":
+            if each.unique_key is None and each.status != "created":
                 yield f"{each} without a key"
+            elif each.status in ("replaced", "running") and each.unique_mode == "keep":
+                yield f"{each} was not asked for"
             elif each.unique_key is not None:
                 holders[each.queue, each.unique_key].append(each)
         for records in holders.values():
             created = [each for each in records if each.status == "created"]
             for record in records:
                 wrong = (
-                    any(self._certainly_held(each, record) for each in created if each is not record)
+                    record.unique_key not in WAITING_KEYS
+                    and any(self._certainly_held(each, record) for each in created if each is not record)
                     if record.status == "created"
                     else not self._may_hold(record, created)
                 )
@@ -310,6 +341,8 @@ class Verdict:
 
     def _life(self, job_id: int) -> tuple[float, float]:
         """Return until when the job certainly lived, and from when it certainly was over."""
+        if job_id in self._ledger.redriven:
+            return float("-inf"), float("inf")
         ends = [self._ends.get(each.attempt_id) for each in self._attempts.get(job_id, [])]
         deeds = [end.deed for end in ends if end and end.status in TERMINAL]
         cancels = self._ledger.cancels.get(job_id, ())
@@ -330,7 +363,14 @@ class Verdict:
         if holder is None:
             return False
         born = holder.deed is record.deed or holder.deed.decided <= record.answered
-        return born and self._life(holder.job_id)[1] > record.asked
+        return born and (self._life(holder.job_id)[1] > record.asked or self._outlived(holder, record))
+
+    def _outlived(self, holder: Enqueued, record: Enqueued) -> bool:
+        """Tell whether the key may have counted on after the holder's end; a replaced job has ended later."""
+        requests = [holder, *self._replaced[holder.job_id]]
+        return record.status == "existed" and any(
+            each.answered + each.unique_for >= record.asked for each in requests
+        )
 
     # beats and looks
 
@@ -357,7 +397,8 @@ class Verdict:
         requests = [each for each in self._ledger.cancels.get(look.job_id, ()) if each.result == "requested"]
         if look.asked_to_cancel:
             return any(each.deed.decided <= look.answered for each in requests)
-        return not any(each.deed.known <= look.asked for each in requests)
+        redriven = look.job_id in self._ledger.redriven
+        return redriven or not any(each.deed.known <= look.asked for each in requests)
 
     def _right_state(self, look: Look, end: Answer | None) -> bool:
         if end is None or end.verb == "take_back" or end.leaves_no_row:

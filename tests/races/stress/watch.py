@@ -36,6 +36,7 @@ class Watch:
         self.figures["samples"] += 1
         self.findings += self._integrity()
         self.findings += self._over_limit()
+        self.findings += self._out_of_order()
         self.findings += self._stuck_twice()
         self.findings += self._waiting()
 
@@ -59,6 +60,10 @@ class Watch:
                 most = f"most of key {key} at once"
                 self.figures[most] = max(self.figures[most], running)
 
+    def _out_of_order(self) -> Iterator[str]:
+        for job_id, older in self._rows(_OUT_OF_ORDER):
+            yield f"ordered job {job_id} runs, and so does or waits job {older} of its key"
+
     def _stuck_twice(self) -> Iterator[str]:
         """Find keys with held rows and room, but nothing that would ever bring a row back, twice in a row."""
         stuck = set()
@@ -72,15 +77,27 @@ class Watch:
         self._stuck = stuck
 
     def _waiting(self) -> Iterator[str]:
-        for function, query in self._rows(_WAITING):
+        for function, query, lock, behind in self._rows(_WAITING):
             self.figures[f"seen waiting for a lock: {function}"] += 1
             if function in NEVER_WAIT:
-                yield f"a session waits for a lock: {query}"
+                yield f"a session waits for a lock: {query}, {lock} behind {behind}"
 
 
 _OLD_FENCES = """
 select r.id, r.attempt_id from taskq.running r
 where exists (select from taskq.attempts a where a.job_id = r.id and a.attempt_id >= r.attempt_id)
+"""
+
+# One that was put back may find a younger one running.
+_OUT_OF_ORDER = """
+select x.id, o.id from taskq.running x
+join (
+  select r.id, r.concurrency_key from taskq.ready r where r.is_ordered
+  union all
+  select r.id, r.concurrency_key from taskq.running r where r.is_ordered
+) o on o.concurrency_key = x.concurrency_key and o.id < x.id
+where x.is_ordered
+  and not exists (select from taskq.audit a where a.verb = 'redrive' and a.target = 'job ' || o.id)
 """
 
 # A row of a paused queue is nobody's hope. One that is not due helps no more than none.
@@ -104,7 +121,9 @@ left join taskq.concurrency_limits l on l.key = h.key
 # Locks of rows, of other transactions and the advisory ones; not those of a table that is being extended, nor
 # the queue of those who commit a notification.
 _WAITING = """
-select substring(query from 'taskq\\.(\\w+)'), query from pg_stat_activity
+select substring(query from 'taskq\\.(\\w+)'), query, wait_event, array(
+  select b.query from pg_stat_activity b where b.pid = any (pg_blocking_pids(a.pid)))
+from pg_stat_activity a
 where datname = current_database() and wait_event_type = 'Lock'
   and wait_event in ('transactionid', 'tuple', 'advisory', 'relation')
 """

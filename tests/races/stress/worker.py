@@ -178,7 +178,7 @@ class Worker(Producer):
                 with self.transaction() as made:
                     made.ask(_WORK, attempt_id=attempt.attempt_id)
                     if self.chance.random() < 0.3:
-                        self._enqueue(made)
+                        self._enqueue(made, waiting=False)
                     self.linger()
                     rows = made.ask(_SINGLE_FORMS["complete"], **_NO_FIELDS, **element)
                     if rows[0].result != "ok":
@@ -198,7 +198,7 @@ class Worker(Producer):
                 rows = made.ask(_SINGLE_FORMS["complete"], **_NO_FIELDS, **element)
                 self._note_answers(made, [element], rows)
                 if rows[0].result == "ok":
-                    self._enqueue(made, queue=attempt.queue, unique_key=key)
+                    self._enqueue(made, queue=attempt.queue, **{**_NOT_UNIQUE, "unique_key": key})
 
     def _unique_key_of(self, job_id: int) -> str | None:
         [(key,)] = self._conn.execute(
@@ -242,5 +242,7 @@ _SINGLE_FORMS = {
     "release": f"{_COLUMNS} from taskq.release(%(job_id)s, %(attempt_id)s, %(delay)s::interval, %(cause)s)",
     "cancel": f"{_COLUMNS} from taskq.cancel_attempt(%(job_id)s, %(attempt_id)s, %(reason)s)",
 }
+
+_NOT_UNIQUE = dict.fromkeys(("unique_key", "unique_mode", "unique_scope", "unique_for"))
 
 _WORK = "insert into stress.work (attempt_id) values (%(attempt_id)s) returning attempt_id"

@@ -116,16 +116,15 @@ def test_killed_at_any_moment_it_leaves_all_or_nothing(taskq, databases, empty_d
             Schema().migrate(conn)
             conn.execute(old)
         before, fresh = schema_of(empty_dsn), fresh_schema(databases)
-        for number in range(6):
+        for seconds in (0.0, 0.03, 0.1):  # anywhere within: the moment does not matter
             with taskq.start("migrate", env={"PGAPPNAME": "victim"}) as process:
                 wait_until_in_transaction(conn, "victim")
-                time.sleep(number * 0.02)  # anywhere within: the moment does not matter
+                time.sleep(seconds)
                 process.kill()
                 process.wait()
             eventually(lambda: not sessions(conn, "victim"), "the session of the killed process ends")
             assert schema_of(empty_dsn) in (before, fresh)
             if Schema().state(conn).up_to_date:  # it was faster
-                assert number > 0
                 break
         taskq.check("migrate")
         assert conn.execute("select count(*) from pg_index where not indisvalid").fetchone() == (0,)

@@ -1,6 +1,6 @@
 """Rules that every file of sql/ keeps, and what they come to in a database."""
 
-# Scenarios B51, B52, B76.
+# Scenarios B51, B76.
 
 from __future__ import annotations
 
@@ -92,20 +92,3 @@ def test_the_contract_runs_as_its_owner_on_a_path_of_its_own(routines, sql_root)
 def test_internal_functions_run_as_their_caller(routines, sql_root):
     internal = {path.stem for path in (sql_root / "functions" / "internal").glob("*.sql")}
     assert [name for name, definer, _, _ in routines if name in internal and definer] == []
-
-
-def test_every_instant_has_a_zone(conn):
-    """Of every column, argument and result: one without a zone would be shifted by the session's."""
-    without = conn.execute(
-        """
-        select c.relname, a.attname from pg_attribute a join pg_class c on c.oid = a.attrelid
-        where c.relnamespace = 'taskq'::regnamespace and a.attnum > 0
-          and a.atttypid in ('timestamp'::regtype, 'timetz'::regtype, 'time'::regtype, 'date'::regtype)
-        union all
-        select p.proname, format_type(t.oid, null)
-        from pg_proc p, unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]) || p.prorettype) as t (oid)
-        where p.pronamespace = 'taskq'::regnamespace
-          and t.oid in ('timestamp'::regtype, 'timetz'::regtype, 'time'::regtype, 'date'::regtype)
-        """
-    ).fetchall()
-    assert without == []

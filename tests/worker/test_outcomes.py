@@ -187,6 +187,7 @@ def test_any_exception_is_a_failure_of_the_handler(tq: TaskQ, drain: Drain, erro
         [attempt] = tq.jobs.history(session, job.id)
     assert attempt.error is not None
     assert type(error).__name__ in attempt.error.partition("\n")[0]
+    assert "test_outcomes.py" in attempt.error
 
 
 def test_slots_survive_everything_and_go_on(tq: TaskQ, drain: Drain) -> None:

@@ -77,7 +77,7 @@ IN_PYTHON = [
         file=f"{_WORKER}/heartbeat.py",
         old="if not attempt.lost and now < attempt.beaten_until",
         new="if not attempt.lost and now < attempt.beaten_until and attempt.started_at",
-        caught_by="tests/worker/test_ownership.py::test_jobs_that_wait_for_a_slot_are_beaten_too",
+        caught_by="tests/unit/worker/test_heartbeat.py::test_one_call_beats_everything_that_is_held",
     ),
     Mutation(
         name="taken-twice",

@@ -104,7 +104,7 @@ left join taskq.concurrency_limits l on l.key = h.key
 # Locks of rows, of other transactions and the advisory ones; not those of a table that is being extended, nor
 # the queue of those who commit a notification.
 _WAITING = """
-select substring(query from 'taskq\\.(\\w+)'), query from pg_stat_activity
+select substring(query from '(?:taskq|")\\.(\\w+)'), query from pg_stat_activity
 where datname = current_database() and wait_event_type = 'Lock'
   and wait_event in ('transactionid', 'tuple', 'advisory', 'relation')
 """

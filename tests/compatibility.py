@@ -25,7 +25,7 @@ from kit.flavours import FLAVOURS  # noqa: E402  # found by the line above
 #: What speaks to the database in the words of the schema, and hence in those of a flavour.
 FOLDERS = ["tests/sql", "tests/races", "tests/client", "tests/worker"]
 
-_TOTALS = re.compile(r"^=+ (.*\d+ (?:passed|failed|error).*) =+$", re.MULTILINE)
+_TOTALS = re.compile(r"^(?:=+ )?(\d+ (?:passed|failed|skipped|error).* in [\d.]+s.*?)(?: =+)?$", re.MULTILINE)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) .*$", re.MULTILINE)
 
 

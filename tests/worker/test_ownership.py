@@ -269,7 +269,7 @@ def test_a_verdict_that_has_to_wait_holds_up_neither_its_batch_nor_a_beat(
 ) -> None:
     """Two handlers end at once, and the row of one is locked in psql; a third one runs on."""
     monkeypatch.setattr(settler, "FLUSH_AFTER", 0.5)  # so that the two verdicts are one batch
-    monkeypatch.setattr(settler, "CALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(settler, "CALL_TIMEOUT", 4.0)
     barrier = threading.Barrier(2, timeout=PATIENCE)
     sizes: list[int] = []
 
@@ -278,7 +278,7 @@ def test_a_verdict_that_has_to_wait_holds_up_neither_its_batch_nor_a_beat(
         barrier.wait()
         gate.pass_through(ctx)
 
-    @tq.task(name="third", queue="q", lease=0.9)
+    @tq.task(name="third", queue="q", lease=1.5)
     def third() -> None:
         assert over.wait(PATIENCE)
 
@@ -296,7 +296,7 @@ def test_a_verdict_that_has_to_wait_holds_up_neither_its_batch_nor_a_beat(
         eventually(lambda: tq.get(free).status == "succeeded", "the other of the batch is settled")
         eventually(
             lambda: sql.value(
-                "select lease_expires_at - claimed_at > '3 s' from taskq.running where id = %s",
+                "select lease_expires_at - claimed_at > '4 s' from taskq.running where id = %s",
                 running.job_id,
             ),
             "the third lease is renewed meanwhile",

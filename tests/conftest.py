@@ -16,7 +16,7 @@ import hypothesis
 import psycopg
 import pytest
 
-from kit import waiting
+from kit import flavours, waiting
 from kit.databases import Databases, clear
 from kit.roles import Role, low_role
 from kit.servers import Run
@@ -31,6 +31,7 @@ _run = pytest.StashKey[Run]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    flavours.install()
     config.stash[_run] = Run()
 
 

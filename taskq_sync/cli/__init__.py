@@ -16,6 +16,7 @@ from taskq_sync.cli.errors import CommandGroup
 from taskq_sync.cli.housekeep import housekeep
 from taskq_sync.cli.jobs import jobs
 from taskq_sync.cli.migrate import migrate
+from taskq_sync.cli.output import show_what_lacks_a_character
 from taskq_sync.cli.queues import queues
 from taskq_sync.cli.status import status
 from taskq_sync.cli.worker import worker
@@ -34,6 +35,7 @@ def main() -> None:
 
     The database is the one of --dsn, else TASKQ_DSN, DATABASE_URL or PostgreSQL's own PG* variables.
     """
+    show_what_lacks_a_character()
 
 
 for _command in (demo, dev, enqueue, housekeep, jobs, migrate, queues, status, worker, workers):

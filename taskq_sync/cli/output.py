@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -14,6 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def show_what_lacks_a_character() -> None:
+    """Let standard output show as an escape what its encoding has no character for, as standard error does.
+
+    Names and errors hold any character, and cron and containers often have an encoding of 128 of them.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_json(value: object) -> None:

@@ -121,7 +121,7 @@ class SQLAlchemyExecutor:
         """Run *sql* as it is, through the driver."""
         connection = self._connection()
         with contract_errors():
-            return [tuple(row) for row in connection.exec_driver_sql(sql, dict(params))]
+            return [_text_row(tuple(row)) for row in connection.exec_driver_sql(sql, dict(params))]
 
     def _connection(self) -> Any:
         # A Session is asked each time: after a commit it may hold another connection.

@@ -139,6 +139,20 @@ class TestPsycopg:
         assert [result.created for result in results] == [True] * 5
         assert sorted(jobs()) == [0, 1, 2, 3, 4]
 
+    def test_a_session_that_gets_bytes_for_text_will_do(
+        self, tq: TaskQ, welcome: Any, connect: Callable[..., Connection], jobs: Callable[[], list[int]]
+    ) -> None:
+        """As in a database in SQL_ASCII, where psycopg does not know what the bytes mean."""
+        caller = connect()
+        caller.execute("set client_encoding = 'SQL_ASCII'")
+
+        alone = welcome.using(connection=caller, unique_key="é").enqueue(user_id=1)
+        again = welcome.using(connection=caller, unique_key="é").enqueue(user_id=1)
+        [many] = tq.enqueue_many([welcome.job(user_id=2)], connection=caller)
+
+        assert (alone.status, again.status, many.status) == ("created", "existed", "created")
+        assert jobs() == [1, 2]
+
     def test_opens_no_savepoint(self, tq: TaskQ, welcome: Any, connect: Callable[..., Connection]) -> None:
         caller = connect(autocommit=False)
 
@@ -315,6 +329,62 @@ class TestSQLAlchemy:
             session.rollback()
 
         assert jobs() == [1, 2]
+
+    def test_a_session_that_gets_bytes_for_text_will_do(
+        self, welcome: Any, engine: sqlalchemy.Engine, jobs: Callable[[], list[int]]
+    ) -> None:
+        with engine.connect() as caller:
+            caller.execute(sqlalchemy.text("set client_encoding = 'SQL_ASCII'"))
+            result = welcome.using(connection=caller).enqueue(user_id=7)
+            caller.commit()
+
+        assert result.status == "created"
+        assert jobs() == [7]
+
+    def test_a_savepoint_that_is_rolled_back_takes_its_job_along(
+        self, welcome: Any, engine: sqlalchemy.Engine, jobs: Callable[[], list[int]]
+    ) -> None:
+        with orm.Session(engine) as session:
+            welcome.using(connection=session).enqueue(user_id=1)
+            savepoint = session.begin_nested()
+            welcome.using(connection=session).enqueue(user_id=2)
+            savepoint.rollback()
+            with session.begin_nested():
+                welcome.using(connection=session).enqueue(user_id=3)
+            session.commit()
+
+        assert jobs() == [1, 3]
+
+    def test_an_exception_in_the_block_leaves_no_job(
+        self, welcome: Any, engine: sqlalchemy.Engine, jobs: Callable[[], list[int]]
+    ) -> None:
+        def work() -> None:
+            with engine.begin() as caller:
+                welcome.using(connection=caller).enqueue(user_id=7)
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            work()
+
+        assert jobs() == []
+
+    def test_an_autocommit_connection_commits(
+        self, welcome: Any, engine: sqlalchemy.Engine, jobs: Callable[[], list[int]]
+    ) -> None:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as caller:
+            welcome.using(connection=caller).enqueue(user_id=7)
+            assert jobs() == [7]
+
+    def test_errors_of_a_payload_leave_the_transaction_usable(
+        self, welcome: Any, engine: sqlalchemy.Engine, jobs: Callable[[], list[int]]
+    ) -> None:
+        with orm.Session(engine) as session:
+            welcome.using(connection=session).enqueue(user_id=1)
+            with pytest.raises(PayloadError):
+                welcome.using(connection=session).enqueue(user_id="2")
+            session.commit()
+
+        assert jobs() == [1]
 
     def test_a_job_of_a_scoped_session_comes_with_its_commit(
         self, welcome: Any, engine: sqlalchemy.Engine, jobs: Callable[[], list[int]]

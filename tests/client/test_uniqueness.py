@@ -75,6 +75,7 @@ class TestMode:
             ({"unique_scope": "waiting"}, "created"),
             ({"unique_scope": "waiting", "unique_mode": "replace"}, "created"),
             ({"unique_for": 3600}, "existed"),
+            ({"unique_for": 3600, "unique_mode": "replace"}, "running"),
             ({"unique_scope": "waiting", "unique_for": 3600}, "existed"),
             pytest.param(
                 {"unique_scope": "waiting", "unique_for": 3600, "unique_mode": "replace"},
@@ -92,18 +93,18 @@ class TestMode:
             answers = list(threads.map(lambda _: welcome.using(timeout=30).enqueue(user_id=2), range(20)))
 
         after = tq.get(first)
-        assert (after.status, after.payload, after.current_attempt_id) == (
-            "running",
-            {"user_id": 1},
-            before.current_attempt_id,
-        )
+        assert after == before
+        assert (after.status, after.payload, after.worker_id) == ("running", {"user_id": 1}, "w")
         made = [each for each in answers if each.status == "created"]
         if status == "created":  # one follower, which the other calls met
             [follower] = made
             assert {each.job_id for each in answers} == {follower.job_id}
             assert {each.status for each in answers} <= {"created", "existed", "replaced"}
+            assert claim(tq) == follower.job_id
         else:
             assert [(each.status, each.job_id) for each in answers] == [(status, first.job_id)] * 20
+            with tq.database.connection() as session:
+                assert tq.jobs.claim(session, ["mail"], "w", 10) == []
 
 
 class TestScopeAndSpan:

@@ -1,5 +1,7 @@
 """The log of a worker that the command line has started, with its child processes."""
 
+# Scenario B61.
+
 from __future__ import annotations
 
 import json
@@ -7,11 +9,13 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from kit.command import CommandLine
 from kit.contract import Contract
 
 APP = """
-import logging
+import logging, os
 from taskq_sync import JobContext, TaskQ
 
 tq = TaskQ()
@@ -28,6 +32,12 @@ def isolated(number: int) -> None:
 @tq.task(queue="q", name="fail", isolation="process", max_attempts=1)
 def fail() -> None:
     raise LookupError("no such user")
+
+@tq.task(queue="q", name="odd", max_attempts=1)
+def odd() -> None:
+    name = os.fsdecode(b"caf\\xe9.txt") + " \\u00e9\\U0001f418 \\x00"
+    logger.warning("cannot read %s", name, extra={"file": name})
+    raise OSError(2, "no such file", name)
 
 @tq.on_worker_start
 def start(worker) -> None:
@@ -86,3 +96,22 @@ def test_a_start_hook_that_raises_is_a_clear_message_and_code_1(taskq: CommandLi
     )
     assert "in start" in said["exception"]
     assert "taskq_sync/worker/" not in said["exception"]
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_name_that_no_encoding_has_costs_neither_the_line_nor_the_job(
+    taskq: CommandLine, sql: Contract, log_format: str
+) -> None:
+    """Where the locale knows ASCII only, as under cron."""
+    env = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    job_id = sql.new_job(task="odd", max_attempts=1)
+    done = taskq.run("worker", "--app", "app:tq", "--burst", "--log-format", log_format, env=env)
+    assert done.code == 0, done.err
+    assert "Logging error" not in done.err
+    assert "cannot read caf" in done.err
+    job = sql.job(job_id)
+    assert (job["status"], job["attempt_count"]) == ("failed", 1)
+    assert "caf\\udce9.txt" in job["error"]
+    shown = taskq.run("jobs", "show", str(job_id), env=env)
+    assert shown.code == 0, shown.err
+    assert "caf" in shown.out

@@ -1,14 +1,19 @@
 """`taskq-sync migrate` as processes against a real database."""
 
+# Scenarios B73, B74, B75.
+
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
+import time
 
 import psycopg
 import pytest
 
 from kit.command import CommandLine
+from kit.waiting import eventually
 from taskq_sync.db.schema import Schema
 from taskq_sync.embedded.account import Account
 from taskq_sync.embedded.programs import Programs
@@ -87,3 +92,58 @@ def test_check_and_sql_exclude_each_other(taskq):
     done = taskq.run("migrate", "--check", "--sql")
     assert done.code == 2
     assert "exclude each other" in done.err
+
+
+#: What a dump of the schema has that differs between two dumps of the same.
+_OF_ONE_DUMP = re.compile(r"^\\(un)?restrict .*\n", re.MULTILINE)
+
+
+def schema_of(dsn: str) -> str:
+    """The definitions of a database as `pg_dump` writes them."""
+    program = Programs.of_the_wheel(Account.for_server()).path("pg_dump")
+    dumped = subprocess.run(
+        [program, "--schema-only", "--dbname", dsn], capture_output=True, text=True, check=True, timeout=60
+    )
+    return _OF_ONE_DUMP.sub("", dumped.stdout)
+
+
+@pytest.mark.parametrize("installed", [False, True], ids=["empty", "older release"])
+def test_killed_at_any_moment_it_leaves_all_or_nothing(taskq, databases, empty_dsn, installed):
+    """B74: a migration is one transaction, so the next one finds what was there before, and no index half-made."""
+    old = "update taskq.settings set version = '0.0.1', fingerprint = 'older'; drop view taskq.attempt_view"
+    with psycopg.connect(empty_dsn, autocommit=True, application_name="watcher") as conn:
+        if installed:
+            Schema().migrate(conn)
+            conn.execute(old)
+        before, fresh = schema_of(empty_dsn), fresh_schema(databases)
+        for seconds in (0.0, 0.03, 0.1):  # anywhere within: the moment does not matter
+            with taskq.start("migrate", env={"PGAPPNAME": "victim"}) as process:
+                wait_until_in_transaction(conn, "victim")
+                time.sleep(seconds)
+                process.kill()
+                process.wait()
+            eventually(lambda: not sessions(conn, "victim"), "the session of the killed process ends")
+            assert schema_of(empty_dsn) in (before, fresh)
+            if Schema().state(conn).up_to_date:  # it was faster
+                break
+        taskq.check("migrate")
+        assert conn.execute("select count(*) from pg_index where not indisvalid").fetchone() == (0,)
+    assert schema_of(empty_dsn) == fresh
+
+
+def fresh_schema(databases) -> str:
+    """The definitions of a fresh installation."""
+    with databases.copy() as dsn:
+        return schema_of(dsn)
+
+
+def sessions(conn, application: str) -> list[str]:
+    rows = conn.execute(
+        "select coalesce(xact_start::text, '') from pg_stat_activity where application_name = %s",
+        (application,),
+    ).fetchall()
+    return [started for (started,) in rows]
+
+
+def wait_until_in_transaction(conn, application: str) -> None:
+    eventually(lambda: any(sessions(conn, application)), "the migration has begun")

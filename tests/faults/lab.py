@@ -60,6 +60,19 @@ SLACK = 6.0
 _RUNNING_QUERY = "select count(*) from taskq.running"
 _ENDED = ("succeeded", "failed", "cancelled")
 
+_OLD_JOBS = """
+with old as (
+  insert into taskq.jobs (
+    queue, task, payload, priority, max_attempts, backoff, backoff_max, lease, created_at, enqueued_by)
+  select 'old', 'nap', '{}', 0, 5, '30 s', '1 h', '60 s', now() - interval '9 d', 'somebody'
+  from generate_series(1, %s) returning id)
+insert into taskq.finished (
+  id, queue, task, status, outcome, finished_at, purge_at, priority, scheduled_at, attempt_count, failure_count,
+  expiry_streak, snooze_count, is_unique, is_ordered, watched)
+select id, 'old', 'nap', 'succeeded', 'success', now() - interval '8 d', now() - interval '1 d', 0,
+  now() - interval '9 d', 1, 0, 0, 0, false, false, false from old
+"""
+
 
 @frozen
 class Served:
@@ -201,6 +214,10 @@ class Lab:
     def enqueue_many(self, number: int, task: str, payload: Row | None = None, **options: Any) -> list[int]:
         """Enqueue *number* equal jobs and return their ids."""
         return [self.enqueue(task, payload, **options) for _ in range(number)]
+
+    def leave_old_jobs(self, number: int) -> None:
+        """Put so many jobs of the queue `old` there that have ended and are past their retention."""
+        self.sql.run(_OLD_JOBS, number)
 
     def job(self, job_id: int) -> Row:
         """Return a job as `get_job` shows it."""

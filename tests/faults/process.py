@@ -89,7 +89,7 @@ class WorkerProcess:
         """Whether it runs and is not suspended."""
         try:
             return self.code is None and self._stat()[0] not in "TZ"
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
             return False
 
     @property

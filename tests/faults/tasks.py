@@ -162,6 +162,20 @@ def follow(ctx: JobContext, jobs: int) -> None:
             nap.using(unique_key=f"{ctx.job.job_id}-{_}").enqueue()
 
 
+@tq.task(queue="paused", name="nightly", unique=True, unique_scope="waiting")
+def nightly(ctx: JobContext) -> None:
+    """Do what a clock asks for again and again."""
+    with recorded(ctx):
+        pass
+
+
+@tq.task(queue="q", name="tick")
+def tick(ctx: JobContext) -> str:
+    """Ask for the nightly job, as a clock would, and tell what was answered."""
+    with recorded(ctx):
+        return nightly.enqueue().status
+
+
 @tq.task(queue="q", name="clocks")
 def clocks(ctx: JobContext) -> dict[str, float]:
     """Tell what this process believes of the time."""

@@ -46,3 +46,18 @@ def test_handler_that_leaves_the_process_is_found_by_its_lease(lab: Lab) -> None
     assert first.code == 3
     assert lab.job(job)["result"] == 2
     assert lab.job(job)["failure_count"] == 1
+
+
+def test_expected_duplicate_is_an_answer_and_no_error_in_the_log_of_the_server(lab: Lab) -> None:
+    # B33; that the log has no error is checked at the end of every scenario
+    lab.sql.pause_queue(queue="paused", actor="test", reason="a copy is always waiting")
+    worker = lab.worker(queues="q,paused")
+    ticks = lab.enqueue_many(lab.count(30, short=12), "tick")
+    lab.wait_until_ended(*ticks)
+
+    answers = sorted(lab.job(tick)["result"] for tick in ticks)
+    assert answers == ["created"] + ["existed"] * (len(ticks) - 1)
+    assert (
+        lab.sql.value("select count(*) from taskq.job_view where task = 'nightly' and status = 'queued'") == 1
+    )
+    assert not worker.lines("degraded|died|rror")

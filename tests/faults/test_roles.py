@@ -105,7 +105,7 @@ def test_timeouts_of_the_role_end_no_loop(lab: Lab) -> None:
     # B78
     lab.asked_for |= {"57014", "55P03", "57P05", "25P03"}
     finished = lab.count(100_000, short=3000)
-    lab.sql.run(OLD_JOBS, finished)
+    lab.leave_old_jobs(finished)
     dsn = lab.role(
         statement_timeout="200ms",
         lock_timeout="50ms",
@@ -129,17 +129,3 @@ def test_timeouts_of_the_role_end_no_loop(lab: Lab) -> None:
 
     assert lab.outcomes(*jobs) == [("succeeded", "success")] * len(jobs)
     assert worker.code is None
-
-
-OLD_JOBS = """
-with old as (
-  insert into taskq.jobs (
-    queue, task, payload, priority, max_attempts, backoff, backoff_max, lease, created_at, enqueued_by)
-  select 'old', 'nap', '{}', 0, 5, '30 s', '1 h', '60 s', now() - interval '9 d', 'somebody'
-  from generate_series(1, %s) returning id)
-insert into taskq.finished (
-  id, queue, task, status, outcome, finished_at, purge_at, priority, scheduled_at, attempt_count, failure_count,
-  expiry_streak, snooze_count, is_unique, is_ordered, watched)
-select id, 'old', 'nap', 'succeeded', 'success', now() - interval '8 d', now() - interval '1 d', 0,
-  now() - interval '9 d', 1, 0, 0, 0, false, false, false from old
-"""

@@ -1,5 +1,7 @@
 """Rules that every file of sql/ keeps, and what they come to in a database."""
 
+# Scenarios B51, B76.
+
 from __future__ import annotations
 
 import re

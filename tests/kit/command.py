@@ -89,9 +89,11 @@ class CommandLine:
 class InProcess:
     """The command line within this process: for what needs no signal, no exit and no second interpreter."""
 
-    def run(self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Result:
+    def run(
+        self, *arguments: str, stdin: str = "", env: dict[str, str] | None = None, charset: str = "utf-8"
+    ) -> Result:
         """Run a command to its end. An exception that would be a traceback is raised."""
-        done = CliRunner(env=env).invoke(main, arguments, input=stdin)
+        done = CliRunner(env=env, charset=charset).invoke(main, arguments, input=stdin)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Result(done.exit_code, done.stdout, done.stderr)

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
+from kit import flavours
 from kit.servers import Run
 from kit.waiting import eventually
-from taskq_sync.db.schema import Schema
 from taskq_sync.embedded.lock import FileLock
 
 
@@ -67,9 +67,12 @@ class Databases:
 
     def _lend(self, name: str) -> Iterator[str]:
         try:
-            yield psycopg.conninfo.make_conninfo(self._server_dsn, dbname=name)
+            yield self._dsn(name)
         finally:
             self._drop(name)
+
+    def _dsn(self, name: str) -> str:
+        return psycopg.conninfo.make_conninfo(self._server_dsn, dbname=name, **flavours.dsn_options())
 
     @contextmanager
     def _template_lock(self) -> Iterator[None]:
@@ -89,8 +92,8 @@ class Databases:
         if made is not None:
             return
         unfinished = self._create(template="template0")
-        with psycopg.connect(self._server_dsn, dbname=unfinished, autocommit=True) as conn:
-            Schema().migrate(conn)
+        with psycopg.connect(self._dsn(unfinished), autocommit=True) as conn:
+            flavours.schema().migrate(conn)
         eventually(lambda: not self._in_use(unfinished), "the session of the migration ends")
         self.admin.execute(
             sql.SQL("alter database {} rename to {}").format(
@@ -104,9 +107,13 @@ class Databases:
 
     def _create(self, *, template: str) -> str:
         name = f"{self._prefix}{os.getpid()}_{next(self._numbers)}"
+        options = flavours.options() if template == "template0" else sql.SQL("")
         self.admin.execute(
-            sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+            sql.SQL("create database {} template {} {}").format(
+                sql.Identifier(name), sql.Identifier(template), options
+            )
         )
+        flavours.configure(self.admin, name)
         return name
 
     def _drop(self, name: str) -> None:
@@ -122,7 +129,8 @@ def clear(conn: psycopg.Connection[tuple[object, ...]]) -> None:
     filled = conn.execute(_FILLED_TABLES_QUERY).fetchone()
     tables = conn.execute(str(filled[0]).encode()).fetchall() if filled and filled[0] else []
     if tables:
-        names = sql.SQL(", ").join(sql.Identifier("taskq", str(row[0])) for row in tables)
+        schema = flavours.chosen().schema
+        names = sql.SQL(", ").join(sql.Identifier(schema, str(row[0])) for row in tables)
         conn.execute("set lock_timeout = '10s'")
         conn.execute(sql.SQL("truncate {}").format(names))
     conn.execute("update taskq.settings set strict_queues = false where strict_queues")

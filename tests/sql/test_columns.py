@@ -1,6 +1,6 @@
 """What travels with a job has the same columns at every place, and every movement carries all of it."""
 
-# Hard spot 17.
+# Hard spot 17, scenario B52.
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ OWN = {
 
 def _columns(sql: Contract, table: str) -> dict[str, tuple[str, bool]]:
     rows = sql.rows(
-        """
+        f"""
         select attname, format_type(atttypid, atttypmod) as type, attnotnull from pg_attribute
-        where attrelid = %s::regclass and attnum > 0 and not attisdropped
-        """,
-        f"taskq.{table}",
+        where attrelid = 'taskq.{table}'::regclass and attnum > 0 and not attisdropped
+        """
     )
     return {row["attname"]: (row["type"], row["attnotnull"]) for row in rows}
 

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from kit.contract import Contract
+from kit.flavours import usual_only
+
+pytestmark = usual_only
 
 
 def _psql_program() -> str:

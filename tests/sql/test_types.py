@@ -184,6 +184,27 @@ def test_actor_and_reason_of_an_operator_are_cut(sql: Contract) -> None:
     assert sql.job(attempt["job_id"])["reason"] == "é" * 512
 
 
+ODD_WORD = "x" + "é" * 600
+
+
+def test_a_word_that_nobody_knows_is_shown_up_to_a_whole_character(sql: Contract) -> None:
+    """In every encoding: half a character in a message would become another error, and stop a whole batch."""
+    attempt = sql.new_attempt()
+    bad = [{**_ids(attempt), "verb": ODD_WORD}, {**_ids(attempt), "verb": "complete", ODD_WORD: 1}]
+    rows = sql.settle(worker_id="w", settlements=Jsonb([*bad, {**_ids(attempt), "verb": "complete"}]))
+    assert [row["result"] for row in rows] == ["rejected", "rejected", "ok"]
+    assert all("xé" in row["reason"] for row in rows[:2])
+    with refused("TQ422", "xé"):
+        sql.enqueue_many(queue="q", jobs=Jsonb([{"task": "t", ODD_WORD: 1}]))
+    for name in ("unique_mode", "unique_scope"):
+        with refused("TQ422", "xé"):
+            sql.new_job(unique_key="k", **{name: ODD_WORD})
+    with refused("TQ422", "xé"):
+        sql.list_jobs(status=ODD_WORD)
+    with refused("TQ422", detail="xé"):
+        sql.heartbeat(worker_id=ODD_WORD, job_ids=[1], attempt_ids=[1])
+
+
 # -- what a JSON value may hold ---------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 """Unique keys beyond `keep`: what a second request does to the holder, and how long a key counts."""
 
-# Scenarios B32, B35.
+# Scenarios B31, B32, B35, B36.
 
 from __future__ import annotations
 
@@ -188,6 +188,28 @@ class TestScopeWaiting:
         assert again(sql, unique_scope="waiting") == ("existed", follower)
         assert sql.take()["job_id"] == attempt["job_id"]
         assert again(sql, unique_scope="waiting") == ("existed", follower)
+
+    def test_a_retry_and_its_follower_are_claimed_together_and_hold_nobody_up(self, sql: Contract) -> None:
+        """B31: whatever a key has become, it is no matter of the claim, which could fail at each poll."""
+        attempt = sql.new_attempt(unique_key="k", unique_scope="waiting", backoff=HOUR)
+        _, follower = again(sql, unique_scope="waiting", delay=HOUR)
+        sql.fail(job_id=attempt["job_id"], attempt_id=attempt["attempt_id"], error="boom")
+        others = [sql.new_job() for _ in range(5)]
+        sql.make_due(attempt["job_id"])
+        sql.make_due(follower)
+
+        claimed = sql.claim(queues=["q"], worker_id="w", limit=10)
+
+        assert {row["job_id"] for row in claimed} == {attempt["job_id"], follower, *others}
+        assert again(sql, unique_scope="waiting")[0] == "created"
+
+    def test_a_retry_is_no_duplicate_of_itself(self, sql: Contract) -> None:
+        """B36."""
+        attempt = sql.new_attempt(unique_key="k", backoff=timedelta(0))
+        for _ in range(3):
+            sql.fail(job_id=attempt["job_id"], attempt_id=attempt["attempt_id"], error="boom")
+            assert again(sql) == ("existed", attempt["job_id"])
+            attempt = sql.take()
 
     def test_a_taken_back_job_takes_its_key_again(self, sql: Contract) -> None:
         attempt = sql.new_attempt(unique_key="k", unique_scope="waiting")

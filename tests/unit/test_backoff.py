@@ -1,5 +1,7 @@
 """Pauses that grow."""
 
+# Scenario B50.
+
 from __future__ import annotations
 
 from hypothesis import given
@@ -36,3 +38,12 @@ def test_counts_failures_until_reset() -> None:
     assert 0.85 <= first <= 1.15
     assert 1.7 <= second <= 2.3
     assert 0.85 <= again <= 1.15
+
+
+def test_an_outage_of_five_thousand_failures_neither_overflows_nor_outgrows_the_cap() -> None:
+    backoff = Backoff(base=1, cap=60)
+
+    pauses = [backoff.next() for _ in range(5000)]
+
+    assert all(0 < each <= 60 * (1 + JITTER) for each in pauses)
+    assert min(pauses[10:]) >= 60 * (1 - JITTER)

@@ -1,5 +1,7 @@
 """Values to JSON and back: the table of `codec`, line by line, and what is refused."""
 
+# Scenarios B60, B62.
+
 from __future__ import annotations
 
 import enum

@@ -1,5 +1,7 @@
 """JSON as PostgreSQL holds it."""
 
+# Scenarios B59, B60, B61, B62.
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """The marks of a job on the records of the log, and the two forms of a line."""
 
+# Scenario B61.
+
 from __future__ import annotations
 
 import json

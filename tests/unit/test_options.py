@@ -1,5 +1,7 @@
 """The options of a job: their checks, and how a call's go over a task's."""
 
+# Scenarios B39, B52, B59.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,7 @@
 """Installing the schema and bringing it up to date."""
 
+# Scenarios B73, B74, B75, B77.
+
 from __future__ import annotations
 
 import shutil

@@ -1,5 +1,7 @@
 """The name of the schema and the rewriting of SQL for it."""
 
+# Scenario B75.
+
 from __future__ import annotations
 
 import pytest

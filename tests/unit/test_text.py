@@ -1,5 +1,7 @@
 """Text made fit for PostgreSQL, and cut to its cap."""
 
+# Scenarios B59, B61, B64.
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,5 +1,7 @@
 """When and what a worker claims: wake-ups, sleep, what waits for a slot and what must not."""
 
+# Scenario B81.
+
 from __future__ import annotations
 
 import threading
@@ -50,6 +52,20 @@ def test_a_sleeping_worker_is_woken_by_an_enqueue(ran: list[int], work: Work, sq
     eventually(lambda: sleeping(sql), "the worker sleeps")
     sql.new_job(payload={"number": 1})
     eventually(lambda: ran == [1], "the job is run")
+
+
+def test_a_job_of_a_callers_transaction_starts_with_its_commit(
+    ran: list[int], work: Work, sql: Contract, connect: Callable[..., Connection]
+) -> None:
+    """B81: not before, though the worker looks meanwhile, and at once, though it sleeps."""
+    work(poll_interval=600)
+    eventually(lambda: sleeping(sql), "the worker sleeps")
+    caller = connect(autocommit=False)
+    Contract(caller).new_job(payload={"number": 1})
+    sql.new_job(payload={"number": 2})
+    eventually(lambda: ran == [2] and sleeping(sql), "another job is run, and the worker sleeps again")
+    caller.commit()
+    eventually(lambda: ran == [2, 1], "the job is run")
 
 
 def test_an_enqueue_that_saw_nobody_asleep_is_found(

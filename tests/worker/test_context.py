@@ -1,5 +1,7 @@
 """What a handler can ask of its context, and what its checkpoints become."""
 
+# Scenario B59.
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """What becomes of a job after each thing that a handler can return or raise."""
 
+# Scenarios B59, B60, B61, B63, B64, B66, B68.
+
 from __future__ import annotations
 
 import asyncio
@@ -12,12 +14,14 @@ from datetime import timedelta
 import psycopg
 import psycopg.errors
 import pytest
+import sqlalchemy
+from sqlalchemy import orm
 
 from kit.contract import Contract
 from kit.workers import WorkerThread
 from taskq_sync import Cancel, Complete, JobContext, NonRetryable, Retry, Snooze, TaskQ, errors
 from taskq_sync.model import Job
-from taskq_sync.worker.events import JobFailed, PartDied
+from taskq_sync.worker.events import JobFailed, PartDied, StateChanged
 
 Drain = Callable[..., WorkerThread]
 
@@ -34,6 +38,38 @@ class Hostile(Exception):
 class Odd:
     def __repr__(self) -> str:
         raise RuntimeError("no")
+
+
+class Float64(float):
+    """A number as libraries for arrays have them."""
+
+
+def named_with_nul() -> Exception:
+    """An exception whose type, message and notes hold what PostgreSQL cannot."""
+    error = type("Odd", (Exception,), {"__qualname__": "Odd\x00Error"})("bad\x00byte")
+    error.__notes__ = ["noted\x00here", "and \udce9"]
+    return error
+
+
+def detached_row() -> object:
+    """A row of an ORM whose session is closed: to look at it raises."""
+
+    class Base(orm.DeclarativeBase):
+        pass
+
+    class Customer(Base):
+        __tablename__ = "customers"
+        id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+        name: orm.Mapped[str]
+
+    engine = sqlalchemy.create_engine("sqlite://")
+    Base.metadata.create_all(engine)
+    with orm.Session(engine) as session:
+        row = Customer(id=1, name="Ann")
+        session.add(row)
+        session.commit()  # and the attributes are to be loaded anew
+    engine.dispose()
+    return row
 
 
 def ended(
@@ -64,6 +100,9 @@ def ended(
         (False, False),
         ("", ""),
         (("a", "tuple"), ["a", "tuple"]),
+        (-0.0, 0.0),
+        (Float64(2.5), 2.5),
+        ({"id": 2**63 + 1}, {"id": 2**63 + 1}),
     ],
 )
 def test_a_return_value_completes_the_job(tq: TaskQ, drain: Drain, answer: object, result: object) -> None:
@@ -148,6 +187,7 @@ def test_any_exception_is_a_failure_of_the_handler(tq: TaskQ, drain: Drain, erro
         [attempt] = tq.jobs.history(session, job.id)
     assert attempt.error is not None
     assert type(error).__name__ in attempt.error.partition("\n")[0]
+    assert "test_outcomes.py" in attempt.error
 
 
 def test_slots_survive_everything_and_go_on(tq: TaskQ, drain: Drain) -> None:
@@ -200,8 +240,10 @@ def test_retry_after_of_the_task_replaces_the_backoff(tq: TaskQ, drain: Drain) -
         (OSError(2, "no", b"caf\xe9.txt".decode("utf-8", "surrogateescape")), "\\udce9"),
         (Hostile(), "its __str__ raised RuntimeError"),
         (ValueError("x" * 5_000_000), "ValueError: xxx"),
+        (RecursionError("x" * 5_000_000 + "the end"), "the end"),
+        (named_with_nul(), "Odd\\x00Error: bad\\x00byte"),
     ],
-    ids=["NUL", "surrogate", "hostile", "5 MB"],
+    ids=["NUL", "surrogate", "hostile", "5 MB", "5 MB of recursion", "NUL in the name"],
 )
 def test_the_error_is_stored_in_any_case(tq: TaskQ, drain: Drain, error: BaseException, shown: str) -> None:
     """B59, B61, B63, B64."""
@@ -222,8 +264,11 @@ def recursive() -> list[object]:
     [
         ({1, 2}, "set"),
         ("x" * 1_000_000, "1000002 bytes, the cap is 8192"),
+        ("x" * 30_000_000, "30000002 bytes, the cap is 8192"),
         (float("nan"), "nan"),
         ([float("inf")], "$[0]"),
+        ([0.0, {"prices": [1e308 * 10]}], "inf is no JSON value at $[1].prices[0]"),
+        ({"mean": Float64("nan")}, "nan is no JSON value at $.mean"),
         ("\udcff", "\\udcff"),
         ("ok\x00", "\\x00"),
         (object(), "object"),
@@ -231,12 +276,16 @@ def recursive() -> list[object]:
         ((n for n in range(3)), "generator"),
         (recursive(), ""),
         ({1: "a"}, "key"),
+        (detached_row(), "Customer"),
     ],
     ids=[
         "set",
         "1 MB",
+        "30 MB",
         "nan",
         "inf",
+        "overflow",
+        "nan of a library",
         "surrogate",
         "NUL",
         "object",
@@ -244,6 +293,7 @@ def recursive() -> list[object]:
         "generator",
         "recursive",
         "int key",
+        "detached row",
     ],
 )
 def test_a_result_that_cannot_be_stored_ends_the_job_once(
@@ -296,6 +346,30 @@ def test_a_retry_beyond_what_the_database_takes_keeps_the_backoff(tq: TaskQ, dra
     assert (job.status, job.failure_count) == ("queued", 1)
     assert job.scheduled_at is not None
     assert job.scheduled_at - job.created_at < timedelta(minutes=2)
+
+
+@pytest.mark.parametrize("where", ["handler", "transaction"])
+def test_a_limit_of_the_server_is_no_lost_connection(tq: TaskQ, drain: Drain, where: str) -> None:
+    """B64: an error of class 54 is of the driver's class for lost links. It is judged by its state."""
+
+    @tq.task(max_attempts=1)
+    def handler(ctx: JobContext) -> None:
+        if where == "handler":
+            raise psycopg.errors.ProgramLimitExceeded("string too long to represent as jsonb string")
+        with ctx.transaction() as tx:
+            tx.execute("do $$ begin raise exception 'too long' using errcode = '54000'; end $$")
+
+    after = tq.task(name="after")(lambda: None)
+    job_id = handler.enqueue().job_id
+    later = after.enqueue().job_id
+    worker = drain(slots=1)
+    assert worker.code == 0
+    assert "degraded" not in [event.after for event in worker.of(StateChanged)]
+    job = tq.get(job_id)
+    assert (job.outcome, job.attempt_count) == ("retry_exhausted", 1)
+    assert job.error is not None
+    assert job.error.startswith("psycopg.errors.ProgramLimitExceeded")
+    assert tq.get(later).status == "succeeded"
 
 
 def test_one_odd_verdict_does_not_stop_its_neighbours(tq: TaskQ, drain: Drain) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from kit.contract import Connection, Contract
 from kit.outage import Outages
-from kit.waiting import eventually
+from kit.waiting import PATIENCE, eventually
 from kit.workers import Gate, WorkerThread
 from taskq_sync import JobContext, TaskQ
 from taskq_sync.db.pool import Database
 from taskq_sync.db.session import Session
 from taskq_sync.errors import DatabaseUnavailable, LeaseLost, OutcomeUnknown
-from taskq_sync.worker import settler
+from taskq_sync.worker import settler, waiting
 from taskq_sync.worker.events import (
     AttemptsSettled,
     JobEnded,
@@ -24,6 +25,7 @@ from taskq_sync.worker.events import (
     VerdictRefused,
     VerdictsUndelivered,
 )
+from taskq_sync.worker.prefetch import Prefetch
 
 Drain = Callable[..., WorkerThread]
 Work = Callable[..., WorkerThread]
@@ -59,17 +61,28 @@ def test_a_job_longer_than_its_lease_is_started_once(
     assert len(starts) == 1
 
 
-def test_jobs_that_wait_for_a_slot_are_beaten_too(tq: TaskQ, work: Work, gate: Gate, sql: Contract) -> None:
-    @tq.task(queue="q", lease=0.6)
-    def handler(ctx: JobContext) -> None:
-        gate.pass_through(ctx)
+def test_jobs_that_wait_for_a_slot_are_beaten_too(
+    tq: TaskQ, work: Work, gate: Gate, sql: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE", 60.0)
+    monkeypatch.setattr(Prefetch, "claimed", lambda self, **_: setattr(self, "target", 3))
 
-    job_id = handler.enqueue().job_id
+    @tq.task(queue="q", lease=0.6)
+    def handler(ctx: JobContext, number: int) -> None:
+        if number == 0:
+            gate.pass_through(ctx)
+
+    jobs = [each.job_id for each in tq.enqueue_many(handler.job(number=number) for number in range(4))]
     worker = work(slots=1)
     gate.wait()
-    expires = sql.job(job_id)["lease_expires_at"]
-    eventually(lambda: sql.job(job_id)["lease_expires_at"] > expires, "the lease is renewed")
-    assert not worker.of(LeaseDoubtful)
+    eventually(lambda: sql.value("select count(*) from taskq.running") == 4, "three wait for the slot")
+    claimed = {job_id: sql.job(job_id)["claimed_at"] for job_id in jobs}
+    eventually(
+        lambda: sql.value("select min(lease_expires_at - claimed_at) > '1.2 s' from taskq.running"),
+        "all leases are renewed again and again",
+    )
+    assert {job_id: sql.job(job_id)["claimed_at"] for job_id in jobs} == claimed
+    assert not worker.of(LeaseWasLost)
 
 
 def test_the_verdict_of_an_ended_handler_survives_an_outage(
@@ -244,6 +257,56 @@ def test_a_row_locked_by_somebody_else_stops_neither_beats_nor_verdicts(
     eventually(lambda: sql.job(job_id)["status"] == "succeeded", "the job is settled when its row is free")
     assert not worker.of(VerdictRefused)
     assert not worker.of(LeaseWasLost)
+
+
+def test_a_verdict_that_has_to_wait_holds_up_neither_its_batch_nor_a_beat(
+    tq: TaskQ,
+    work: Work,
+    gate: Gate,
+    sql: Contract,
+    connect: Callable[[], Connection],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two handlers end at once, and the row of one is locked in psql; a third one runs on."""
+    monkeypatch.setattr(settler, "FLUSH_AFTER", 0.5)  # so that the two verdicts are one batch
+    monkeypatch.setattr(settler, "CALL_TIMEOUT", 4.0)
+    barrier = threading.Barrier(2, timeout=PATIENCE)
+    sizes: list[int] = []
+
+    @tq.task(name="pair", queue="q", lease=60)
+    def pair(ctx: JobContext) -> None:
+        barrier.wait()
+        gate.pass_through(ctx)
+
+    @tq.task(name="third", queue="q", lease=1.5)
+    def third() -> None:
+        assert over.wait(PATIENCE)
+
+    over = threading.Event()
+    locked, free = pair.enqueue(), pair.enqueue()
+    worker = work(slots=3)
+    worker.worker.events.subscribe(AttemptsSettled, lambda event: sizes.append(len(event.verdicts)))
+    gate.wait()
+    running = third.enqueue()
+    eventually(lambda: tq.get(running).status == "running", "the third handler runs")
+    psql = connect()
+    with psql.transaction():
+        psql.execute("select from taskq.running where id = %s for update", [locked.job_id])
+        gate.open.set()
+        eventually(lambda: tq.get(free).status == "succeeded", "the other of the batch is settled")
+        eventually(
+            lambda: sql.value(
+                "select lease_expires_at - claimed_at > '4 s' from taskq.running where id = %s",
+                running.job_id,
+            ),
+            "the third lease is renewed meanwhile",
+        )
+    eventually(lambda: tq.get(locked).status == "succeeded", "the job is settled when its row is free")
+    over.set()
+    assert worker.stop() == 0
+    assert not worker.of(LeaseDoubtful)
+    assert not worker.of(VerdictRefused)
+    assert max(sizes) == 1, "the batch was not answered, and its verdicts were sent alone"
 
 
 def test_a_verdict_that_was_delivered_twice_counts_once(

@@ -53,8 +53,8 @@ begin
         when not taskq.fits(lease, '0.1 s', '1 day') then format('lease %s is outside 0.1 s to 1 day', lease)
         when not taskq.fits(ttl, '1 microsecond', '366 days') then format('ttl %s is outside 0 to 366 days', ttl)
         when unique_mode not in ('keep', 'replace', 'replace_keep_schedule')
-          then format('unique_mode must be keep, replace or replace_keep_schedule, not "%s"', left(unique_mode, 60))
-        when unique_scope not in ('live', 'waiting') then format('unique_scope must be live or waiting, not "%s"', left(unique_scope, 60))
+          then format('unique_mode must be keep, replace or replace_keep_schedule, not "%s"', taskq.clip(unique_mode, 60))
+        when unique_scope not in ('live', 'waiting') then format('unique_scope must be live or waiting, not "%s"', taskq.clip(unique_scope, 60))
         when not taskq.fits(unique_for, '1 microsecond', '366 days') then format('unique_for %s is outside 0 to 366 days', unique_for)
         when unique_key is null and (unique_mode is not null or unique_scope is not null or unique_for is not null)
           then 'unique_mode, unique_scope and unique_for need a unique_key'

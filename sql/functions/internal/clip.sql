@@ -4,7 +4,8 @@
 -- Returns: text of at most p_bytes bytes.
 -- Locks: none.
 -- Raises: nothing.
--- Called by: settle_attempts (error, reason), cancel_job, stop_worker, write_audit.
+-- Called by: settle_attempts (error, reason), cancel_job, stop_worker, write_audit; check_jobs,
+--   parse_jobs, parse_settlements, heartbeat, list_jobs for what they show of bad input.
 create or replace function taskq.clip(p_text text, p_bytes int)
 returns text
 language plpgsql
@@ -19,6 +20,13 @@ begin
   while octet_length(v_text) > p_bytes loop
     v_text := left(v_text, -greatest(1, (octet_length(v_text) - p_bytes) / 4));
   end loop;
+  -- a database in SQL_ASCII takes each byte for a character: go back to where one of UTF-8 begins
+  if getdatabaseencoding() = 'SQL_ASCII' then
+    for v_step in 1 .. 3 loop
+      exit when ascii(substr(p_text, octet_length(v_text) + 1, 1)) not between 128 and 191;
+      v_text := left(v_text, -1);
+    end loop;
+  end if;
   return v_text;
 end
 $$;

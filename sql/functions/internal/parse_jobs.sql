@@ -70,7 +70,7 @@ begin
   limit 1;
   if found then
     raise exception using errcode = 'TQ422',
-      message = format('the job at ordinal %s has an unknown property "%s"', v_ordinal, left(v_unknown, 120)),
+      message = format('the job at ordinal %s has an unknown property "%s"', v_ordinal, taskq.clip(v_unknown, 120)),
       detail = format('ordinal %s', v_ordinal),
       hint = 'Known: ' || array_to_string(v_known, ', ') || '.';
   end if;

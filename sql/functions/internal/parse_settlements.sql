@@ -55,10 +55,10 @@ begin
         v_item := jsonb_populate_record(null::taskq.settlement, v_element - 'fault');
         if v_element - v_known <> '{}' then
           v_item.fault := format('unknown property "%s"',
-            (select left(min(k), 120) from jsonb_object_keys(v_element - v_known) as k));
+            (select taskq.clip(min(k), 120) from jsonb_object_keys(v_element - v_known) as k));
         end if;
       exception when data_exception then
-        v_item.fault := left(sqlerrm, 500);
+        v_item.fault := taskq.clip(sqlerrm, 500);
         begin
           v_item.job_id := (v_element ->> 'job_id')::bigint;
           v_item.attempt_id := (v_element ->> 'attempt_id')::bigint;

@@ -52,7 +52,7 @@ begin
         when t.fault is not null then t.fault
         when t.job_id is null or t.attempt_id is null then 'job_id and attempt_id are required'
         when t.verb is null or t.verb <> all (v_verbs)
-          then format('verb must be complete, fail, snooze, release or cancel, not %s', coalesce('"' || left(t.verb, 60) || '"', 'null'))
+          then format('verb must be complete, fail, snooze, release or cancel, not %s', coalesce('"' || taskq.clip(t.verb, 60) || '"', 'null'))
         when octet_length(t.result::text) > 8192
           then format('a result of %s bytes is over the cap of 8192', octet_length(t.result::text))
         when octet_length(t.progress::text) > 2048

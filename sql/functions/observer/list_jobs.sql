@@ -29,7 +29,7 @@ begin
       message = format('p_limit %s is outside 1 to 1000', coalesce(p_limit::text, 'null'));
   end if;
   if p_status collate "default" not in ('blocked', 'queued', 'running', 'succeeded', 'failed', 'cancelled') then
-    raise exception using errcode = 'TQ422', message = format('no status "%s"', left(p_status, 60)),
+    raise exception using errcode = 'TQ422', message = format('no status "%s"', taskq.clip(p_status, 60)),
       hint = 'One of blocked, queued, running, succeeded, failed, cancelled.';
   end if;
 

@@ -56,7 +56,7 @@ declare
 begin
   if v_fault is not null then
     raise exception using errcode = 'TQ422', message = v_fault,
-      detail = format('worker %s', left(p_worker_id, 255));
+      detail = format('worker %s', taskq.clip(p_worker_id, 255));
   end if;
 
   return query

@@ -121,7 +121,7 @@ left join taskq.concurrency_limits l on l.key = h.key
 # Locks of rows, of other transactions and the advisory ones; not those of a table that is being extended, nor
 # the queue of those who commit a notification.
 _WAITING = """
-select substring(query from 'taskq\\.(\\w+)'), query, wait_event, array(
+select substring(query from '(?:taskq|")\\.(\\w+)'), query, wait_event, array(
   select b.query from pg_stat_activity b where b.pid = any (pg_blocking_pids(a.pid)))
 from pg_stat_activity a
 where datname = current_database() and wait_event_type = 'Lock'

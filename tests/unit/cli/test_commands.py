@@ -1,5 +1,7 @@
 """The commands that enqueue, look and operate, against a real database, in this process."""
 
+# Scenarios B33, B36, B52, B65, B77, B79, B86.
+
 from __future__ import annotations
 
 import json
@@ -274,6 +276,180 @@ class TestLook:
         assert "a, b" in taskq.check("workers", "list")
         conn.execute("update taskq.workers set seen_at = seen_at - interval '2 minutes'")
         assert " silent " in taskq.check("workers", "list")
+
+
+#: Names that a shell, a URL, a page, a format string or a terminal could take for something else.
+ODD_NAMES = [
+    "a/b%20/é🐘",
+    "</script><b>",
+    "o'brien",
+    'a"b',
+    "a$$b",
+    "x.job",
+    "p%s{0}",
+    "-rf",
+    "\\",
+    "[bold]",
+    "\u202eright to left",
+]
+
+
+class TestOddRows:
+    """B65: one odd row hides no other."""
+
+    @pytest.fixture
+    def ids(self, conn):
+        """A job with each odd name, with ids from 2**53 on, and two that only a repair by hand could have made."""
+        [(sequence,)] = conn.execute("select pg_get_serial_sequence('taskq.jobs', 'id')").fetchall()
+        conn.execute("select setval(%s, %s)", (sequence, 2**53))
+        for name in ODD_NAMES:
+            conn.execute(
+                "select taskq.enqueue(p_queue => 'q', p_task => %s, p_unique_key => %s, p_backoff => '40 days', "
+                "p_backoff_max => '300 days', p_lease => '1 day', p_ttl => '366 days', p_concurrency_key => %s)",
+                (name, name, name),
+            )
+        first, last = 2**53 + 1, 2**53 + len(ODD_NAMES)
+        conn.execute("select taskq.claim('{q}', 'w', 2)")
+        conn.execute("select taskq.complete(id, attempt_id) from taskq.running where id = %s", (first,))
+        error = "</script>\x1b]0;mine\x07\x1b[31m" + "x" * 5000
+        conn.execute(
+            "select taskq.fail(id, attempt_id, %s, false) from taskq.running where id = %s",
+            (error, first + 1),
+        )
+        big = json.dumps({"data": "y" * 5_000_000})
+        conn.execute("update taskq.jobs set payload = %s where id = %s", (big, last))
+        conn.execute(
+            "update taskq.finished set result = null, finished_at = finished_at + interval '40 days', "
+            "claimed_at = claimed_at - interval '27 days' where id = %s",
+            (first,),
+        )
+        return [*range(last, first - 1, -1)]
+
+    def test_are_all_listed_with_their_exact_ids(self, taskq, ids):
+        found = taskq.run("jobs", "list", "--json").json
+        assert [job["id"] for job in found] == ids
+        assert [job["task"] for job in found] == ODD_NAMES[::-1]
+        assert found[-1]["result"] is None
+        assert found[0]["backoff"] == 40 * 86400
+        for name in ODD_NAMES:
+            assert [
+                job["unique_key"] for job in taskq.run("jobs", "list", f"--task={name}", "--json").json
+            ] == [name]
+
+    def test_are_all_in_the_table_and_obeyed_by_no_terminal(self, taskq, ids):
+        lines = taskq.check("jobs", "list").splitlines()
+        assert [int(line.split()[0]) for line in lines[1:]] == ids
+        assert len(max(lines, key=len)) < 1000
+        assert not {"\x1b", "\x07", "\u202e"} & set("".join(lines))
+
+    def test_are_on_pages(self, taskq, ids):
+        found, before = [], []
+        while page := taskq.run("jobs", "list", "--json", "--limit", "3", *before).json:
+            found += [job["id"] for job in page]
+            before = ["--before", str(found[-1])]
+        assert found == ids
+
+    def test_are_shown_one_by_one(self, taskq, ids):
+        for job_id in ids:
+            shown = taskq.run("jobs", "show", str(job_id), "--json").json
+            assert shown["job"]["id"] == job_id
+            text = taskq.check("jobs", "show", str(job_id))
+            assert text.startswith("job ")
+            assert "\x1b" not in text
+
+    def test_are_operated_by_their_ids(self, taskq, ids):
+        assert taskq.check("jobs", "cancel", str(ids[0])) == f"job {ids[0]} cancelled\n"
+        assert taskq.run("jobs", "cancel", str(ids[-1])).code == 1
+
+    def test_are_printed_where_the_output_has_few_characters(self, taskq, ids, monkeypatch):
+        """As cron has it: what the encoding of standard output lacks is shown as an escape."""
+        for command in (("jobs", "list"), ("jobs", "show", str(ids[-1])), ("queues", "list")):
+            done = taskq.run(*command, charset="ascii")
+            assert (done.code, done.err) == (0, "")
+        assert "a/b%20/\\xe9\\U0001f418" in taskq.run("jobs", "list", charset="ascii").out
+
+
+def test_a_queue_may_have_any_name(taskq, conn):
+    """B65, B75."""
+    for name in ODD_NAMES:
+        taskq.check("enqueue", f"--queue={name}", "--", name)
+        taskq.check("queues", "pause", "--", name)
+    assert {queue["queue"] for queue in taskq.run("queues", "list", "--json").json} == set(ODD_NAMES)
+    assert all(taskq.check("queues", "resume", "--", name) for name in ODD_NAMES)
+
+
+class TestSettingsOfTheRole:
+    """B52: what a command prints is the same instants and spans, whatever they are."""
+
+    SETTINGS = ("timezone = 'Asia/Kolkata'", "datestyle = 'SQL, DMY'", "intervalstyle = 'sql_standard'")
+
+    @pytest.fixture
+    def role(self, conn, make_role):
+        """A login that may execute everything."""
+        role = make_role()
+        conn.execute(f"grant usage on schema taskq to {role.name}")
+        conn.execute(f"grant execute on all functions in schema taskq to {role.name}")
+        return role
+
+    def test_change_no_instant_and_no_span(self, taskq, conn, role):
+        at = "2026-02-03T04:05:06.789012+00:00"
+        words = ("enqueue", "t", "--at", at, "--backoff", "90", "--ttl", "1d", "--json", "--dsn", role.dsn)
+        ids = [taskq.run(*words).json["job_id"]]
+        usual = self.looks(taskq, role, ids[0])
+        for setting in self.SETTINGS:
+            conn.execute(f"alter role {role.name} set {setting}")
+        assert self.looks(taskq, role, ids[0]) == usual
+        ids.append(taskq.run(*words).json["job_id"])
+        for job in taskq.run("jobs", "list", "--json", "--dsn", role.dsn).json:
+            assert datetime.fromisoformat(job["scheduled_at"]) == datetime.fromisoformat(at)
+            assert datetime.fromisoformat(job["expires_at"]) == datetime.fromisoformat(at) + timedelta(days=1)
+            assert (job["backoff"], job["ttl"]) == (90.0, 86400.0)
+        assert "2026-02-03 09:35:06+05:30" in taskq.check("jobs", "show", str(ids[1]), "--dsn", role.dsn)
+
+    def looks(self, taskq, role, job_id):
+        """What the commands that look have to say, with all instants in UTC."""
+        commands = (("jobs", "list"), ("jobs", "show", str(job_id)), ("queues", "list"), ("workers", "list"))
+        found = [taskq.run(*command, "--json", "--dsn", role.dsn).json for command in commands]
+        return self.in_utc(found, "")
+
+    def in_utc(self, value, name):
+        if isinstance(value, dict):
+            return {key: self.in_utc(each, key) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.in_utc(each, name) for each in value]
+        if name.endswith("_at") and value is not None:
+            instant = datetime.fromisoformat(value)
+            assert instant.tzinfo is not None, f"{name} has no offset"
+            return instant.astimezone(timezone.utc)
+        return None if name.endswith("_age") else value
+
+    def test_change_no_delay(self, taskq, conn, role):
+        for setting in self.SETTINGS:
+            conn.execute(f"alter role {role.name} set {setting}")
+        job_id = taskq.run("enqueue", "t", "--delay", "90", "--dsn", role.dsn, "--json").json["job_id"]
+        shown = taskq.run("jobs", "show", str(job_id), "--json").json["job"]
+        apart = datetime.fromisoformat(shown["scheduled_at"]) - datetime.fromisoformat(shown["created_at"])
+        assert apart == timedelta(seconds=90)
+
+
+def test_a_role_that_may_only_read_can_look_at_everything(taskq, conn, make_role):
+    """B77: USAGE and the functions for observers are enough, in transactions that may write nothing."""
+    job_id = taskq.run("enqueue", "t", "--json").json["job_id"]
+    announce(conn, "w", state="running")
+    role = make_role()
+    conn.execute(f"alter role {role.name} set default_transaction_read_only = on")
+    conn.execute(f"grant usage on schema taskq to {role.name}")
+    for function in ("schema_version", "get_job", "list_jobs", "job_history", "queue_stats", "workers"):
+        conn.execute(f"grant execute on function taskq.{function} to {role.name}")
+    looks = ("status", "jobs list", f"jobs show {job_id}", "queues list", "workers list", "migrate --check")
+    for look in looks:
+        taskq.check(*look.split(), "--dsn", role.dsn)
+        if not look.startswith("migrate"):
+            assert taskq.run(*look.split(), "--json", "--dsn", role.dsn).json
+    for change in (("enqueue", "t"), ("jobs", "cancel", str(job_id)), ("queues", "pause", "default")):
+        done = taskq.run(*change, "--dsn", role.dsn)
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("taskq-sync: ")
 
 
 class TestOperate:

@@ -1,5 +1,7 @@
 """The text kept of an exception."""
 
+# Scenarios B59, B61, B63, B64.
+
 from __future__ import annotations
 
 import os
@@ -54,6 +56,15 @@ def test_shows_the_cause() -> None:
 def test_escapes_what_postgresql_cannot_store(message: str, shown: str) -> None:
     text = describe(raised(OSError(message)))
     assert shown in text
+    text.encode("utf-8")
+
+
+def test_escapes_also_in_names_and_notes() -> None:
+    error = type("Odd", (Exception,), {"__module__": "shop\udce9", "__qualname__": "Odd\x00Error"})("bad")
+    error.__notes__ = ["noted\x00here", "\udce9"]
+    text = describe(raised(error))
+    assert text.startswith("shop\\udce9.Odd\\x00Error: bad\n")
+    assert "\x00" not in text
     text.encode("utf-8")
 
 

@@ -1,5 +1,7 @@
 """When an idle claimer looks again."""
 
+# Scenario B50.
+
 from __future__ import annotations
 
 import pytest
@@ -103,3 +105,14 @@ def test_a_find_ends_the_growing_of_the_pauses(rest: Rest) -> None:
     assert rest.until == 0.0
     rest.passed_over(100.0)
     assert rest.until == pytest.approx(100.005)
+
+
+def test_five_thousand_looks_in_vain_neither_overflow_nor_outgrow_the_interval() -> None:
+    """B50."""
+    made = Rest(3.0)
+    for _ in range(5000):
+        made.passed_over(100.0)
+    assert made.until == pytest.approx(103.0)
+    for _ in range(5000):
+        made.nothing_due(100.0, None)
+    assert made.until == pytest.approx(103.0)

@@ -23,7 +23,7 @@ IN_SQL = [
         file=f"{_INTERNAL}/settle_attempts.sql",
         old="    order by r.id\n    for update\n",
         new="    order by r.id\n",
-        caught_by="tests/races/test_settle_take_back.py::test_settle_that_waited_for_a_take_back_is_lost",
+        caught_by="tests/races/test_pairs.py::test_two_calls_do_what_they_do_in_one_order_or_the_other[running-take_back]",
     ),
     Mutation(
         name="settle-locks-in-no-order",
@@ -32,7 +32,7 @@ IN_SQL = [
         old="    order by r.id\n    for update\n",
         new="    order by array_position(array(select i.job_id from item i order by i.ordinal), r.id)\n"
         "    for update\n",
-        caught_by="tests/races/test_settle_settle.py::test_batches_of_the_same_jobs_in_opposite_order_both_end",
+        caught_by="tests/races/test_lock_order.py::test_batches_of_the_same_jobs_in_opposite_order_both_end",
     ),
     Mutation(
         name="answers-swapped",
@@ -111,8 +111,8 @@ IN_SQL = [
         name="claim-of-expired",
         says="claim starts a job whose time to live is over",
         file=f"{_INTERNAL}/claim_candidates.sql",
-        old="          and (r.expires_at is null or r.expires_at > v_now)\n",
-        new="",
+        old="select r.id, r.concurrency_key, r.is_unique, r.expires_at <= v_now as over",
+        new="select r.id, r.concurrency_key, r.is_unique, false as over",
         caught_by="tests/sql/test_claim.py::test_leaves_a_job_whose_time_to_live_is_over",
     ),
     Mutation(
@@ -129,7 +129,7 @@ IN_SQL = [
         file=f"{_WORKER}/heartbeat.sql",
         old="when s.id is not null then 'busy' else 'lost' end",
         new="else 'lost' end",
-        caught_by="tests/races/test_heartbeat_settle.py::test_beat_that_meets_an_open_settle_is_busy_and_then_lost",
+        caught_by="tests/races/test_pairs.py::test_two_calls_do_what_they_do_in_one_order_or_the_other[running-complete]",
     ),
     Mutation(
         name="beat-without-fence",
@@ -161,7 +161,7 @@ IN_SQL = [
         file=f"{_INTERNAL}/locate.sql",
         old="perform from taskq.ready r where r.id = p_job_id for update;",
         new="perform from taskq.ready r where r.id = p_job_id;",
-        caught_by="tests/races/test_claim_cancel.py::test_cancel_that_waited_for_a_claim_becomes_a_request",
+        caught_by="tests/races/test_pairs.py::test_two_calls_do_what_they_do_in_one_order_or_the_other[queued-claim]",
     ),
     Mutation(
         name="state-without-wait",
@@ -169,7 +169,7 @@ IN_SQL = [
         file=f"{_WORKER}/attempt_state.sql",
         old="    where r.id = p_job_id and r.attempt_id = p_attempt_id\n    for update;",
         new="    where r.id = p_job_id and r.attempt_id = p_attempt_id;",
-        caught_by="tests/races/test_settle_settle.py::test_attempt_state_waits_for_the_commit_in_flight",
+        caught_by="tests/races/test_pairs.py::test_two_calls_do_what_they_do_in_one_order_or_the_other[running-fail]",
     ),
     Mutation(
         name="time-of-the-transaction",

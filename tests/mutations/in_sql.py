@@ -129,7 +129,7 @@ IN_SQL = [
         file=f"{_WORKER}/heartbeat.sql",
         old="when s.id is not null then 'busy' else 'lost' end",
         new="else 'lost' end",
-        caught_by="tests/races/test_pairs.py::test_two_calls_do_what_they_do_in_one_order_or_the_other[running-complete]",
+        caught_by="tests/races/test_locked_rows.py::test_beat_answers_busy_for_it_and_ok_for_the_others",
     ),
     Mutation(
         name="beat-without-fence",
@@ -169,7 +169,7 @@ IN_SQL = [
         file=f"{_WORKER}/attempt_state.sql",
         old="    where r.id = p_job_id and r.attempt_id = p_attempt_id\n    for update;",
         new="    where r.id = p_job_id and r.attempt_id = p_attempt_id;",
-        caught_by="tests/races/test_pairs.py::test_two_calls_do_what_they_do_in_one_order_or_the_other[running-fail]",
+        caught_by="tests/races/test_attempt_state.py::test_waits_for_the_commit_in_flight",
     ),
     Mutation(
         name="time-of-the-transaction",

@@ -154,7 +154,7 @@ def redrive(target: Target, job_ids: tuple[int, ...], reason: str | None, actor:
         for each in results:
             click.echo(f"job {each.job_id} {said[each.result]}")
     for why in refused:
-        click.echo(f"taskq-sync: {why}", err=True)
+        click.echo(f"taskq-sync: {shown(why)}", err=True)
     if refused or any(each.result != "redriven" for each in results):
         raise click.exceptions.Exit(1)
 

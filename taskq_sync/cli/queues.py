@@ -83,7 +83,7 @@ def purge(
     if as_json:
         print_json({"queue": queue, "cancelled": cancelled})
     else:
-        click.echo(f"queue {queue}: {cancelled} jobs cancelled")
+        click.echo(f"queue {shown(queue)}: {cancelled} jobs cancelled")
 
 
 def print_queues(found: Sequence[QueueStats]) -> None:

@@ -380,6 +380,7 @@ class QueueStats:
     """Due and claimable."""
     delayed: int
     held: int
+    """Not claimable: their concurrency key is full, an older job of an ordered key is live, or their time is over."""
     running: int
     failed: int
     oldest_ready_age: timedelta | None

@@ -2,8 +2,8 @@
 -- backing off, or held.
 --
 -- Rows come from enqueue, requeue and redrive and leave by claim_move (to running) or
--- finish_ready (to finished). Updated for hold (claim_candidates, admit_keys, restore_keys) and priority (age), and
--- rewritten by replace_jobs.
+-- finish_ready (to finished). Updated for hold (claim_candidates, admit_keys, restore_keys, and what
+-- they call) and priority (age), and rewritten by replace_jobs.
 create table taskq.ready (
   id              bigint not null primary key,
   queue           text not null,
@@ -46,7 +46,7 @@ create index ready_order on taskq.ready (concurrency_key, id)
 create index ready_order_head on taskq.ready (concurrency_key)
   where is_ordered and hold is distinct from 'order';
 
--- depth, queue_stats: the jobs of a queue that the claim index does not count. Collation and
+-- depth, queue_stats, purge_queue: the jobs of a queue that the claim index does not count. Collation and
 -- condition keep it to those who repeat them: for the first held row of a key the planner would
 -- walk through all held rows.
 create index ready_held on taskq.ready (queue collate "C")

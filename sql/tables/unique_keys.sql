@@ -1,7 +1,7 @@
 -- Who holds a unique key. A row is there while its job is live, and until expires_at where
 -- that is later; and where its scope is `waiting` it is free once the job has been started.
 --
--- Who has locked a job's row never waits for one of these: what is locked is skipped. So an
+-- Who has locked a live job's row never waits for one of these: what is locked is skipped. So an
 -- enqueue may take keys first, in order of key, and then lock the waiting jobs that hold others,
 -- in order of id. It locks no row of a live holder: a web request that met `existed` and stays
 -- open must not block the settle of that job. A free row may be locked by a transaction that takes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from taskq_sync.cli.output import as_json, print_facts, print_json, print_table, shown
-from taskq_sync.cli.parameters import actor_name
+from taskq_sync.cli.parameters import takes_actor, takes_reason
 from taskq_sync.cli.target import Target, takes_target
 from taskq_sync.errors import JobNotFound, WrongState
 from taskq_sync.model import Attempt, Job
@@ -88,13 +88,10 @@ def show(target: Target, job_id: int, as_json: bool) -> None:
     )
 
 
-_actor = click.option("--actor", default=actor_name, help="Who; kept in the audit. Default: your user name.")
-
-
 @jobs.command()
 @click.argument("job_ids", type=int, nargs=-1, required=True)
 @click.option("--reason", help="Why; kept with the job and in the audit.")
-@_actor
+@takes_actor
 @as_json
 @takes_target
 def cancel(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: str, as_json: bool) -> None:
@@ -125,8 +122,8 @@ def cancel(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: 
 
 @jobs.command()
 @click.argument("job_ids", type=int, nargs=-1, required=True)
-@click.option("--reason", help="Why; kept in the audit.")
-@_actor
+@takes_reason
+@takes_actor
 @as_json
 @takes_target
 def redrive(target: Target, job_ids: tuple[int, ...], reason: str | None, actor: str, as_json: bool) -> None:
@@ -154,7 +151,7 @@ def redrive(target: Target, job_ids: tuple[int, ...], reason: str | None, actor:
         for each in results:
             click.echo(f"job {each.job_id} {said[each.result]}")
     for why in refused:
-        click.echo(f"taskq-sync: {why}", err=True)
+        click.echo(f"taskq-sync: {shown(why)}", err=True)
     if refused or any(each.result != "redriven" for each in results):
         raise click.exceptions.Exit(1)
 

@@ -1,4 +1,7 @@
-"""Types of options: spans of time, sizes, instants, lists of names, JSON objects. Click names metavars after them."""
+"""Types of options: spans of time, sizes, instants, lists of names, JSON objects. Click names metavars after them.
+
+And the two options that every operator's command has.
+"""
 
 from __future__ import annotations
 
@@ -89,3 +92,9 @@ def actor_name() -> str:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):  # a container's user without a name
         return "cli"
+
+
+takes_actor = click.option(
+    "--actor", default=actor_name, help="Who; kept in the audit. Default: your user name."
+)
+takes_reason = click.option("--reason", help="Why; kept in the audit.")

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 import click
 
 from taskq_sync.cli.output import as_json, at_most, print_json, print_table, shown
-from taskq_sync.cli.parameters import actor_name
+from taskq_sync.cli.parameters import takes_actor, takes_reason
 from taskq_sync.cli.target import Target, takes_target
 from taskq_sync.model import PauseResult, QueueStats
-
-_actor = click.option("--actor", default=actor_name, help="Who; kept in the audit. Default: your user name.")
-_reason = click.option("--reason", help="Why; kept in the audit.")
 
 
 @click.group()
@@ -36,8 +33,8 @@ def list_queues(target: Target, queue: str | None, as_json: bool) -> None:
 
 @queues.command()
 @click.argument("queue")
-@_reason
-@_actor
+@takes_reason
+@takes_actor
 @as_json
 @takes_target
 def pause(target: Target, queue: str, reason: str | None, actor: str, as_json: bool) -> None:
@@ -48,8 +45,8 @@ def pause(target: Target, queue: str, reason: str | None, actor: str, as_json: b
 
 @queues.command()
 @click.argument("queue")
-@_reason
-@_actor
+@takes_reason
+@takes_actor
 @as_json
 @takes_target
 def resume(target: Target, queue: str, reason: str | None, actor: str, as_json: bool) -> None:
@@ -61,8 +58,8 @@ def resume(target: Target, queue: str, reason: str | None, actor: str, as_json: 
 @queues.command()
 @click.argument("queue")
 @click.option("--limit", type=click.IntRange(1), help="How many at most. Default: all.")
-@_reason
-@_actor
+@click.option("--reason", help="Why; kept with the jobs and in the audit.")
+@takes_actor
 @as_json
 @takes_target
 def purge(
@@ -83,7 +80,7 @@ def purge(
     if as_json:
         print_json({"queue": queue, "cancelled": cancelled})
     else:
-        click.echo(f"queue {queue}: {cancelled} jobs cancelled")
+        click.echo(f"queue {shown(queue)}: {cancelled} jobs cancelled")
 
 
 def print_queues(found: Sequence[QueueStats]) -> None:

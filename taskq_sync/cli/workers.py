@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from taskq_sync.cli.output import as_json, print_json, print_table, shown
-from taskq_sync.cli.parameters import actor_name
+from taskq_sync.cli.parameters import takes_actor, takes_reason
 from taskq_sync.cli.target import Target, takes_target
 from taskq_sync.model import WorkerSeen
 
@@ -35,8 +35,8 @@ def list_workers(target: Target, as_json: bool) -> None:
 
 @workers.command()
 @click.argument("worker_id", metavar="ID")
-@click.option("--reason", help="Why; kept in the audit.")
-@click.option("--actor", default=actor_name, help="Who; kept in the audit. Default: your user name.")
+@takes_reason
+@takes_actor
 @as_json
 @takes_target
 def stop(target: Target, worker_id: str, reason: str | None, actor: str, as_json: bool) -> None:

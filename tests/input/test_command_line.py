@@ -25,50 +25,19 @@ from taskq_sync.cli import main
 from taskq_sync.cli.parameters import duration, instant, json_object, names, size, weighted_names
 
 _DSNS = [
-    *[
-        "host=/nowhere connect_timeout=x",
-        "host=/nowhere connect_timeout=1.5",
-        "host=/nowhere connect_timeout=",
-    ],
-    *["host=/nowhere connect_timeout=99999999999999999999", "host=/nowhere port=x", "host=/a,/b port=1,2,3"],
-    *["postgresql://[::1", "host=/nowhere sslmode=x", "service=none", "dbname='", "host=/no user=\x00"],
-    *["host=/no user=\udcff", "nonsense", "\x1b[2J"],
-]
+    "host=/nowhere connect_timeout=x", "host=/nowhere connect_timeout=1.5", "host=/nowhere connect_timeout=",
+    "host=/nowhere connect_timeout=99999999999999999999", "host=/nowhere port=x", "host=/a,/b port=1,2,3",
+    "postgresql://[::1", "host=/nowhere sslmode=x", "service=none", "dbname='", "host=/no user=\x00",
+    "host=/no user=\udcff", "nonsense", "\x1b[2J",
+]  # fmt: skip
 _MODULES = [
-    *[
-        "a..b",
-        ".a",
-        "a.",
-        ".",
-        "..",
-        ":",
-        "a:",
-        ":b",
-        "os:path",
-        "json:x.y",
-        "json:",
-        "a b",
-        "é.ü",
-        "os.path",
-    ],
-    *["a\x00b:tq", "a\x00:b", "\udcff", "json:\udcff", "\x1b[2J", "json:\x00"],
-]
+    "a..b", ".a", "a.", ".", "..", ":", "a:", ":b", "os:path", "json:x.y", "json:", "a b", "é.ü", "os.path",
+    "a\x00b:tq", "a\x00:b", "\udcff", "json:\udcff", "\x1b[2J", "json:\x00",
+]  # fmt: skip
 _ODD = [
-    *["9" * 400, "9" * 400 + "TB", "9" * 400 + "d", "9" * 5_000, "a:" + "9" * 5_000, "\u0663", "\u0663s"],
-    *[
-        "-",
-        "--",
-        "-x",
-        "a\x00b",
-        "\udcff",
-        "1e5",
-        "inf",
-        "nan",
-        "a:9999999999",
-        "a,b,,c",
-        "0001-01-01T00:00+14:00",
-    ],
-]
+    "9" * 400, "9" * 400 + "TB", "9" * 400 + "d", "9" * 5_000, "a:" + "9" * 5_000, "\u0663", "\u0663s",
+    "-", "--", "-x", "a\x00b", "\udcff", "1e5", "inf", "nan", "a:9999999999", "a,b,,c", "0001-01-01T00:00+14:00",
+]  # fmt: skip
 _WORDS = [
     *[
         each
@@ -84,12 +53,12 @@ _word = st.sampled_from([each for each in _WORDS if each is not None and "\x00" 
     st.characters(exclude_characters="\x00"), max_size=30
 )
 
-#: Options whose values decide what else happens: which server is started, how many processes.
+#: Options that end a command before it has read the others.
 _LEFT_ALONE = {"help", "version"}
 
 
 def _commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Return every command that does not go on for ever, with the words that lead to it."""
+    """Return every command, with the words that lead to it."""
     for name, command in main.commands.items():
         if isinstance(command, click.Group):
             yield from (((name, inner), each) for inner, each in command.commands.items())

@@ -16,8 +16,8 @@ KEYS = ["k", "user:1", "user:2"]
 LIMITED = ["k", "k", *KEYS, "user:*", "*"]
 WORKERS = ["w1", "w2"]
 
-#: Seconds, and days that cross a change of the clocks.
 _ABSENT = object()
+#: Seconds, and a day that crosses a change of the clocks.
 _durations = st.sampled_from([5, 30, 100, 3600, 86_400]).map(lambda seconds: timedelta(seconds=seconds))
 _delays = st.one_of(st.just(timedelta(0)), _durations)
 

@@ -411,9 +411,13 @@ class Model(RuleBasedStateMachine):
                 _differ(f"these could run, and a worker that drains its queues leaves them: {waiting}")
 
     def _could_run(self, job: Job) -> bool:
-        """An ordered job waits for the older ones, and after a redrive for a younger one that has its turn already."""
+        """An ordered job waits for the older ones, and after a redrive for a younger one that has its turn already.
+
+        One that was put aside too late stays aside, also where the clock has gone back since.
+        """
         spec = self.spec
         due = job.status == "queued" and job.scheduled_at <= spec.now and not spec._too_late(job)
+        due = due and job.hold != "expired"
         others = [
             each for each in spec._jobs(ordered=True, concurrency_key=job.concurrency_key) if each.lives
         ]

@@ -137,3 +137,8 @@ class Session(Contract):
         if interval != self._ahead:
             self.run("select set_config('tests.ahead', %s, false)", interval)
             self._ahead = interval
+
+
+def claims(session: Session, *queues: str, limit: int = 10) -> list[int]:
+    """Claim from *queues*, by default `q`, and return the jobs."""
+    return ids(session.claim(queues=list(queues or ["q"]), worker_id="w", limit=limit))

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 import pytest
 
 from kit.contract import Row
-from races.sessions import VERBS, Session, ids, settlement
+from races.sessions import VERBS, Session, claims, ids, settlement
 
 every_verb = pytest.mark.parametrize("verb", ["complete", "cancel"])
 
@@ -22,11 +22,6 @@ every_verb = pytest.mark.parametrize("verb", ["complete", "cancel"])
 def keyed(session: Session, **arguments: object) -> int:
     """Enqueue a job with the key that all tests here share; at most one of it runs."""
     return session.new_job(**{"concurrency_key": "k", **arguments})
-
-
-def claims(session: Session, *queues: str, limit: int = 10) -> list[int]:
-    """Claim and return the ids."""
-    return ids(session.claim(queues=list(queues or ["q"]), worker_id="w", limit=limit))
 
 
 def hold(session: Session, job_id: int) -> str | None:

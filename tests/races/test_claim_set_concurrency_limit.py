@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kit.contract import refused
-from races.sessions import Session, ids
-
-
-def claims(session: Session) -> list[int]:
-    return ids(session.claim(queues=["q"], worker_id="w", limit=10))
+from races.sessions import Session, claims, ids
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 import pytest
 
 from kit.contract import Row
-from races.sessions import VERBS, Session, beat, ids, settlement
+from races.sessions import VERBS, Session, beat, claims, ids, settlement
 
 every_verb = pytest.mark.parametrize("verb", VERBS)
 either_end = pytest.mark.parametrize("rolls_back", [False, True], ids=["commits", "rolls back"])
@@ -27,10 +27,6 @@ LANDINGS = {
     "release": "queued",
     "cancel": "cancelled",
 }
-
-
-def claims(session: Session) -> list[int]:
-    return ids(session.claim(queues=["q"], worker_id="w", limit=10))
 
 
 def result(answer: Future[list[Row]]) -> str:

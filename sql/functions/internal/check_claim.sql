@@ -4,7 +4,7 @@
 -- Returns: nothing.
 -- Locks: none.
 -- Raises: TQ422.
--- Called by: claim, poll_hint.
+-- Called by: claim, poll_hint, sleep_until.
 create or replace function taskq.check_claim(
   p_queues    text[],
   p_worker_id text,

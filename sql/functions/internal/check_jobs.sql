@@ -7,7 +7,8 @@
 -- Returns: nothing.
 -- Locks: none.
 -- Raises: TQ422 with the ordinal in DETAIL.
--- Called by: store_jobs.
+-- Called by: store_jobs, set_queue (with the policy); pause_queue, resume_queue, purge_queue for
+--   the name of the queue.
 create or replace function taskq.check_jobs(p_queue text, p_jobs taskq.new_job[])
 returns void
 language plpgsql

@@ -6,8 +6,9 @@
 -- statistics taken while the table was small would make it sort. A row without its request
 -- is passed over (check_integrity reports it), so that it can neither be dropped nor stop
 -- the queue. Rows whose time to live is over are put aside until expire_ttl ends them, so that a
--- million of them does not slow the claims: each is met once. One whose key is taken lets the next
--- of that key go, by a signal.
+-- million of them do not slow the claims: each is met once. One that has a concurrency key leaves a
+-- signal, since others of its key may be on hold behind it. After three such looks the claim goes on
+-- with the next queue.
 --
 -- Arguments: p_queues in the order to serve; p_limit.
 -- Returns: ids in claim order; keyed, whether any has a concurrency key; named, a unique key.
@@ -37,7 +38,7 @@ declare
   v_named    boolean;
   v_over     bigint[];
   v_keys     text[];
-  v_looks    int := 0;
+  v_looks    int := 0;     -- that met such rows, in all queues
   v_seen     int;          -- the priority of the last look; another one there begins behind these
   v_at       timestamptz;
   v_id       bigint;

@@ -1,7 +1,8 @@
 -- Put aside the jobs of a key that were held up until their time to live was over.
 --
--- Only where the best held row of the queue is one: each that came back would cost a claim, and a slot
--- of the key would be empty meanwhile. It looks at the first 10,000 rows; expire_ttl ends them.
+-- Only where the best held row of the queue is such a job: each that came back would cost a claim,
+-- and a slot of the key would be empty meanwhile. It looks at the first 10,000 rows, no further.
+-- expire_ttl ends what was put aside.
 --
 -- Arguments: p_key, locked by the caller; p_queue.
 -- Returns: nothing.
@@ -12,10 +13,10 @@ create or replace function taskq.hold_expired(p_key text, p_queue text)
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
-set jit = off
 as $$
 declare
   v_now constant timestamptz := taskq.clock();

@@ -56,7 +56,7 @@ begin
         perform jsonb_populate_record(null::taskq.new_job, v_element);
       exception when data_exception then
         raise exception using errcode = 'TQ422',
-          message = format('the job at ordinal %s cannot be read: %s', v_ordinal, left(sqlerrm, 500)),
+          message = format('the job at ordinal %s cannot be read: %s', v_ordinal, taskq.clip(sqlerrm, 500)),
           detail = format('ordinal %s', v_ordinal);
       end;
     end loop;

@@ -2,9 +2,10 @@
 --
 -- In this order, each a statement of its own: try the key's lock, delete its signals, let the
 -- oldest ordered job go if none before it is live, count what runs, bring back as many rows as
--- there is room, in each queue, since another queue may be paused. A signal that commits after the delete stays for the next claim; any other order
--- loses wake-ups. A held row that somebody has locked leaves a signal behind: its transaction
--- may roll back.
+-- there is room, in each queue, since another queue may be paused. A signal that commits after the
+-- delete stays for the next claim; any other order loses wake-ups. A held row that somebody has
+-- locked leaves a signal behind: its transaction may roll back. Those whose time to live is over
+-- are put aside, and do not come back.
 --
 -- Arguments: none.
 -- Returns: nothing.

@@ -78,13 +78,16 @@ begin
       raise exception using errcode = 'TQ429',
         message = case
           when v_depth < v_queue.max_depth
-            then format('queue "%s" has no room for %s more jobs: %s wait, its max_depth is %s', p_queue, v_new, v_depth, v_queue.max_depth)
+            then format('queue "%s" has no room for %s more jobs: %s wait, its max_depth is %s',
+              p_queue, v_new, v_depth, v_queue.max_depth)
           else format('queue "%s" is full: %s jobs wait, its max_depth is %s', p_queue,
-            least(v_depth, v_queue.max_depth) || case when v_depth > v_queue.max_depth then ' or more' else '' end, v_queue.max_depth)
+            least(v_depth, v_queue.max_depth) || case when v_depth > v_queue.max_depth then ' or more' else '' end,
+            v_queue.max_depth)
         end,
         detail = format('depth %s', v_depth),
         hint = case
-          when v_new > v_queue.max_depth then 'It never has: bring fewer jobs in one call, or raise max_depth with set_queue.'
+          when v_new > v_queue.max_depth
+            then 'It never has: bring fewer jobs in one call, or raise max_depth with set_queue.'
           else 'Wait until workers have caught up, or raise max_depth with set_queue.'
         end;
     end if;

@@ -4,7 +4,7 @@
 -- Returns: a job_view row.
 -- Locks: none.
 -- Raises: TQ001 no such job.
--- Called by: everybody who looks.
+-- Called by: everybody who looks; job_history.
 create or replace function taskq.get_job(p_job_id bigint)
 returns setof taskq.job_view
 language plpgsql

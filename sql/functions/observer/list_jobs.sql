@@ -38,26 +38,30 @@ begin
   from (
     (select j.id from taskq.jobs j
      where p_status is null
-       and (p_queue is null or j.queue = p_queue collate "default") and (p_task is null or j.task = p_task collate "default")
+       and (p_queue is null or j.queue = p_queue collate "default")
+       and (p_task is null or j.task = p_task collate "default")
        and (p_before_id is null or j.id < p_before_id)
      order by j.id desc limit p_limit)
     union all
     (select r.id from taskq.ready r
      where (p_status = 'queued' and (r.hold is null or r.hold in ('key', 'order', 'expired'))
             or p_status = 'blocked' and r.hold not in ('key', 'order', 'expired'))
-       and (p_queue is null or r.queue = p_queue collate "default") and (p_task is null or r.task = p_task collate "default")
+       and (p_queue is null or r.queue = p_queue collate "default")
+       and (p_task is null or r.task = p_task collate "default")
        and (p_before_id is null or r.id < p_before_id)
      order by r.id desc limit p_limit)
     union all
     (select x.id from taskq.running x
      where p_status = 'running'
-       and (p_queue is null or x.queue = p_queue collate "default") and (p_task is null or x.task = p_task collate "default")
+       and (p_queue is null or x.queue = p_queue collate "default")
+       and (p_task is null or x.task = p_task collate "default")
        and (p_before_id is null or x.id < p_before_id)
      order by x.id desc limit p_limit)
     union all
     (select f.id from taskq.finished f
      where f.status = p_status collate "default"
-       and (p_queue is null or f.queue = p_queue collate "default") and (p_task is null or f.task = p_task collate "default")
+       and (p_queue is null or f.queue = p_queue collate "default")
+       and (p_task is null or f.task = p_task collate "default")
        and (p_before_id is null or f.id < p_before_id)
      order by f.id desc limit p_limit)
   ) page

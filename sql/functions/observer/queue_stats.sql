@@ -5,8 +5,9 @@
 -- of all queues. Queues are found by stepping through the indexes from name to name.
 --
 -- Arguments: p_queue one queue, null = all that have a row, a live job or a failed one.
--- Returns: by name: queue, paused, ready (due), delayed, held (their concurrency key is full),
---   running, failed, oldest_ready_age (null = none), next_due_at (null = none).
+-- Returns: by name: queue, paused, ready (due), delayed, held (their concurrency key is full, an
+--   older job of an ordered key is live, or their time to live is over), running, failed,
+--   oldest_ready_age (null = none), next_due_at (null = none).
 -- Locks: none.
 -- Raises: nothing.
 -- Called by: everybody who looks.

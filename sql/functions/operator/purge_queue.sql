@@ -1,8 +1,7 @@
 -- Cancel the jobs that wait in a queue, due or not; those that run go on.
 --
--- One call is bounded: call again until nothing comes back. A job that somebody has locked, a
--- claim or a transaction that is moving it, is passed over, since who waited for it would stop
--- others; the next call meets it.
+-- One call is bounded: call again until nothing comes back. A job that somebody has locked, such as
+-- a claim, is passed over, since whoever waited for it would stop others; the next call meets it.
 --
 -- Arguments: p_queue; p_limit 1 to 10,000 jobs; p_actor, null = the session's role; p_reason, kept
 --   with each job.
@@ -20,8 +19,8 @@ returns table (job_id bigint, result text, status text)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
-set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -1,14 +1,17 @@
 -- Put a job that has failed or was cancelled back into its queue, due now.
 --
 -- Its budget starts anew, its time to live too; attempts, checkpoint and options are those it
--- had. A bound on the depth of the queue does not count here. The key is taken after the job's
--- row is locked: prune passes the row over, and a second redrive finds the job live.
+-- had. A bound on the depth of the queue does not count here. The unique key is taken after the
+-- job's row is locked: prune passes the row over, and a second redrive finds the job live.
 --
 -- Arguments: p_job_id; p_actor, null = the session's role; p_reason.
 -- Returns: job_id; result redriven | key_taken (another job holds its unique key: nothing was
 --   changed) | already_live; status it has now.
--- Locks: the job's row, waits; then its unique key, waits for a transaction that takes or frees it.
--- Raises: TQ001 no such job; TQ409 it has succeeded; TQ500 its request is gone.
+-- Locks: the job's row, waits; then its unique key, waits for a transaction that takes or frees it;
+--   a holder whose key counts only until its start is not started before this transaction ends.
+-- Raises: TQ001 no such job; TQ409 it has succeeded; TQ500 its request is gone, or its key changed
+--   hands again and again; 40001 in a repeatable read or serializable transaction, where that key
+--   has changed hands since the first statement.
 -- Called by: operators.
 create or replace function taskq.redrive(
   p_job_id   bigint,

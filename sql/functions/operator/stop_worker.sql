@@ -23,7 +23,10 @@ declare
   v_before boolean;
 begin
   worker_id := p_worker_id;
-  select w.stop_requested into v_before from taskq.workers w where w.worker_id = p_worker_id collate "default" for update;
+  select w.stop_requested into v_before
+  from taskq.workers w
+  where w.worker_id = p_worker_id collate "default"
+  for update;
   if not found then
     raise exception using errcode = 'TQ001',
       message = format('no worker %s', coalesce(taskq.clip(p_worker_id, 255), 'null')),

@@ -6,7 +6,7 @@
 --   queues (a list of names), state, host, pid, version, slots; state "stopped" removes
 --   the row.
 -- Returns: stop_requested; paused_queues, those of its queues that are paused.
--- Locks: its own workers row.
+-- Locks: its own workers row, waits; at its stop its sleepers row, too.
 -- Raises: TQ422 bad input.
 -- Called by: workers.
 create or replace function taskq.announce(

@@ -53,7 +53,8 @@ begin
     update taskq.unique_keys u set free = true where u.job_id = any (v_ids) and u.waiting and not u.free;
   end if;
   if cardinality(v_ids) > 0 then
-    return query select * from taskq.claim_move(v_ids, p_queues collate "default", p_worker_id collate "default", p_lease);
+    return query
+    select * from taskq.claim_move(v_ids, p_queues collate "default", p_worker_id collate "default", p_lease);
   end if;
 end
 $$;

@@ -1,8 +1,9 @@
 -- Say, per queue, whether a claim should be tried again and when the next job is due.
 --
--- Asked after a claim that came back short. `ready`: a due job is there, or a held one may
--- have room again (it was passed over for a busy lock, or the claim only put rows on hold), or
--- 1,000 keys have signals, of which each claim uses up 64: try again after 5 to 20 ms.
+-- Asked after a claim that came back short. `ready`: a due job is there (it was passed over for a
+-- busy lock, or its time to live is over and a claim has yet to put it aside), or a held one may
+-- have room again, or 1,000 keys have signals, of which each claim uses up 64: try again after 5
+-- to 20 ms.
 --
 -- Arguments: p_queues as in claim.
 -- Returns: one row per queue in the given order: queue, state ready | empty | paused,

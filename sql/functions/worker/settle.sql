@@ -7,9 +7,9 @@
 -- took the job back still counts.
 --
 -- Arguments: p_worker_id up to 255 bytes, recorded, not compared, null = who claimed it;
---   p_settlements a JSON array of up to 10,000
---   objects {"job_id", "attempt_id", "verb"} and by verb: complete: result, any JSON value up
---   to 8 KiB; fail: error (cut to 8 KiB), retryable (default true), retry_after, progress;
+--   p_settlements a JSON array of up to 10,000 objects {"job_id", "attempt_id", "verb"} and by
+--   verb: complete: result, any JSON value up to 8 KiB; fail: error (cut to 8 KiB), retryable
+--   (default true), retry_after, progress;
 --   snooze: delay 0.1 s to 366 days, reason, progress; release: delay, cause, progress;
 --   cancel: reason. Intervals as PostgreSQL text or a number of seconds; progress up to 2 KiB.
 -- Returns: one row per element in input order: job_id, attempt_id, result, status where that

@@ -3,8 +3,9 @@
 -- After it the worker polls again at 0, 100 ms and 1 s: an enqueue that committed around
 -- this moment may have looked before the row was there.
 --
--- Arguments: p_worker_id; p_queues it serves; p_wakes_at when it polls by itself, by the
---   database's clock: clock() + the duration.
+-- Arguments: p_worker_id up to 255 bytes; p_queues 1 to 100 names of up to 120 bytes, which it
+--   serves; p_wakes_at when it polls by itself, finite, by the database's clock: clock() + the
+--   duration.
 -- Returns: nothing.
 -- Locks: its own sleepers row.
 -- Raises: TQ422 bad input.

@@ -32,7 +32,7 @@ class Usage:
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs, and does not only wait for somebody to ask for its exit code."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
 

@@ -130,19 +130,37 @@ def test_limits_of_patterns_and_claims(one: Session, two: Session, middle: Sessi
     assert first.result()[0]["max_running"] == second.result()[0]["max_running"] == 2
 
 
+@pytest.mark.parametrize("verb", ["complete", "cancel"])
 def test_batches_of_the_same_jobs_in_opposite_order_both_end(
-    one: Session, two: Session, three: Session
+    verb: str, one: Session, two: Session, three: Session
 ) -> None:
     """Locks are taken by id: with those of the documents, each batch would hold what the other waits for."""
     attempts = [one.new_attempt() for _ in range(10)]
 
     with three.transaction(rolls_back=True):
         three.row_locked_by_hand("running", attempts[5]["job_id"])
-        first = one.waiting("settle", behind=three, **settlement(*attempts, verb="complete"))
-        second = two.waiting("settle", behind=one, **settlement(*reversed(attempts), verb="complete"))
+        first = one.waiting("settle", behind=three, **settlement(*attempts, verb=verb))
+        second = two.waiting("settle", behind=one, **settlement(*reversed(attempts), verb=verb))
 
     assert [row["result"] for row in first.result()] == ["ok"] * 10
     assert [row["result"] for row in second.result()] == ["already_settled"] * 10
+
+
+@pytest.mark.parametrize("verb", ["complete", "cancel"])
+def test_of_a_job_that_another_attempt_holds_nobody_waits_for_the_row(
+    verb: str, one: Session, two: Session
+) -> None:
+    """Of two workers each may have a stale attempt at what the other runs: were those rows locked, each would wait."""
+    stale = one.new_attempt()
+    one.settle_one(stale, "release")
+    [valid] = two.claim(queues=["q"], worker_id="w", limit=1)
+    assert valid["job_id"] == stale["job_id"]
+
+    with two.transaction(rolls_back=True):
+        two.row_locked_by_hand("running", valid["job_id"])
+        answer = one.settle_one(stale, verb)
+
+    assert (answer["result"], answer["status"]) == ("settle_conflict", "queued")
 
 
 @pytest.mark.parametrize("scope", ["live", "waiting"])

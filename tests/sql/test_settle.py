@@ -228,19 +228,20 @@ def test_wakes_nobody_when_all_sleepers_wake_in_time(sql: Contract, clock: Clock
     assert heard() == []
 
 
+@pytest.mark.parametrize("verb", ["complete", "cancel"])
 def test_locks_the_jobs_by_id_whatever_the_order_of_the_document(
-    sql: Contract, other: Contract, connect: Callable[..., Connection], wait_until_blocked
+    verb: str, sql: Contract, other: Contract, connect: Callable[..., Connection], wait_until_blocked
 ) -> None:
     """So two documents over the same jobs never deadlock (B38): who waits for a job holds none behind it."""
     third = Contract(connect())
     third.run("set statement_timeout = '10s'")
     first, middle, last = (sql.new_attempt() for _ in range(3))
-    document = [_verdict(each, "complete") for each in (last, middle, first)]
+    document = [_verdict(each, verb) for each in (last, middle, first)]
 
     with ThreadPoolExecutor(1) as pool:
         with sql.conn.transaction():
-            _settle(sql, _verdict(middle, "complete"))
+            _settle(sql, _verdict(middle, verb))
             waiting = pool.submit(lambda: _settle(other, *document))
             wait_until_blocked(other.conn)
-            assert _settle(third, _verdict(last, "complete"))[0]["result"] == "ok"
+            assert _settle(third, _verdict(last, verb))[0]["result"] == "ok"
         assert [row["result"] for row in waiting.result()] == ["already_settled", "already_settled", "ok"]

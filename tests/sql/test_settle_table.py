@@ -428,6 +428,38 @@ def test_a_settled_attempt_and_the_valid_one_of_its_job(sql: Contract) -> None:
     ]
 
 
+@pytest.mark.parametrize("with_another", [False, True], ids=["complete alone", "with another verb"])
+def test_completes_that_count_and_completes_that_do_not(sql: Contract, with_another: bool) -> None:
+    """Answers stand in the order of the document, and the first of two for one attempt counts."""
+    stale, valid, other, third = _taken_back(sql), sql.take(), sql.new_attempt(), sql.new_attempt()
+    document = [
+        _element(third, "complete", result="first"),
+        _element(stale, "complete"),
+        _element(third, "complete", result="second"),
+        _element(other, "complete", result="x" * 9000),
+        _element(valid, "complete", result=None),
+        {"job_id": None, "attempt_id": 1, "verb": "complete"},
+        {"job_id": third["job_id"], "attempt_id": valid["attempt_id"], "verb": "complete"},
+    ]
+    if with_another:
+        document.append(_element(stale, "snooze", delay=1))
+    rows = sql.settle(worker_id="w", settlements=Jsonb(document))
+
+    assert [_answer(row) for row in rows[:7]] == [
+        ("ok", "succeeded"),
+        ("lost", None),
+        ("already_settled", "succeeded"),
+        ("rejected", None),
+        ("ok", "succeeded"),
+        ("rejected", None),
+        ("lost", None),
+    ]
+    assert [row["job_id"] for row in rows[:7]] == [element["job_id"] for element in document[:7]]
+    assert sql.job(third["job_id"])["result"] == "first"
+    assert sql.job(valid["job_id"])["result"] is None
+    assert sql.job(other["job_id"])["status"] == "running"
+
+
 # -- what burns the budget --------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@
 --   attempt landed (null = unknown), scheduled_at when it runs again, reason of `rejected`.
 -- Locks: running rows by id in one statement, waits; then unique_keys.
 -- Raises: nothing for a bad item: its result is `rejected`.
--- Called by: settle, complete, fail, snooze, release, cancel_attempt, take_back.
+-- Called by: settle, complete_attempts, fail, snooze, release, cancel_attempt, take_back.
 create or replace function taskq.settle_attempts(
   p_worker_id   text,
   p_items       taskq.settlement[],
@@ -78,8 +78,9 @@ begin
       r.expiry_streak, r.cancel_requested_at is not null as cancel_asked, r.cancel_reason
     from taskq.running r
     where r.id = any (array(select i.job_id from item i))
+      and (r.id, r.attempt_id) in (select i.job_id, i.attempt_id from item i)
     order by r.id
-    for update
+    for update of r
   ),
   held as (
     -- the policy is read only where it decides; the probe keeps every complete out of jobs

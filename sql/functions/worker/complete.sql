@@ -28,9 +28,8 @@ as $$
 begin
   return query
   select s.job_id, s.attempt_id, s.result, s.status, s.scheduled_at, s.reason
-  from taskq.settle_attempts(
-    null, array[row(p_job_id, p_attempt_id, 'complete', p_result, null, null,
-      null, null, null, null, null, null)::taskq.settlement]
+  from taskq.complete_attempts(
+    null, array[p_job_id], array[p_attempt_id], array[nullif(p_result, 'null')]
   ) s;
 end
 $$;

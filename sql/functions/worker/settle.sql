@@ -33,9 +33,20 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_done record;
 begin
   if p_worker_id = '' or octet_length(p_worker_id) > 255 then
     raise exception using errcode = 'TQ422', message = 'p_worker_id must be 1 to 255 bytes, or null';
+  end if;
+  v_done := taskq.parse_completed(p_settlements);
+  if v_done.job_ids is not null then
+    return query
+    select s.job_id, s.attempt_id, s.result, s.status, s.scheduled_at, s.reason
+    from taskq.complete_attempts(
+      p_worker_id collate "default", v_done.job_ids, v_done.attempt_ids, v_done.results
+    ) s;
+    return;
   end if;
   return query
   select s.job_id, s.attempt_id, s.result, s.status, s.scheduled_at, s.reason

@@ -183,11 +183,13 @@ def test_only_one_expression_helpers_have_no_path_of_their_own(sql: Contract) ->
         "backoff_delay",
         "clock",
         "fits",
+        "job_fault",
         "key_limits",
         "key_lock",
         "limits_lock",
         "order_lock",
         "purge_instant",
+        "queue_fault",
         "stamp_policy",
     ]
 

@@ -1,4 +1,4 @@
--- Store checked requests: the one way into the queue for single and many.
+-- Store requests: the way into the queue for many, and for one that meets others.
 --
 -- The queue's policy is stamped on each job here; a later edit of the queue never changes
 -- jobs that are already in. The depth of a bounded queue is looked at after uniqueness, so that
@@ -13,7 +13,7 @@
 --   holders by id, see take_keys and replace_jobs.
 -- Raises: TQ422 bad input; TQ001 a queue without a row where queues are strict; TQ429 a full
 --   queue; TQ500; TQ100 to be called again, after a rollback to before it, see take_keys.
--- Called by: enqueue, enqueue_many, store_anew.
+-- Called by: enqueue, enqueue_many, store_anew, store_job.
 create or replace function taskq.store_jobs(
   p_queue     text,
   p_jobs      taskq.new_job[],
@@ -41,14 +41,7 @@ declare
   v_due      timestamptz;
 begin
   perform taskq.check_jobs(p_queue, p_jobs);
-  select * into v_queue from taskq.queues q where q.name = p_queue;
-  if not found then
-    if (select s.strict_queues from taskq.settings s) then
-      raise exception using errcode = 'TQ001', message = format('no queue "%s"', p_queue),
-        hint = 'Queues are strict here: make it with set_queue first.';
-    end if;
-    v_queue.name := p_queue;
-  end if;
+  v_queue := taskq.queue_policy(p_queue);
 
   select bool_or(j.unique_key is not null), array_agg(distinct j.concurrency_key) filter (where j.ordered)
   into v_named, v_keys
@@ -162,4 +155,4 @@ end
 $$;
 
 comment on function taskq.store_jobs is
-  'Store checked requests: the one way into the queue for single and many.';
+  'Store requests: the way into the queue for many, and for one that meets others.';

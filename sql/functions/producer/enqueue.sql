@@ -54,17 +54,20 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_jobs constant taskq.new_job[] := array[row(
+  v_job constant taskq.new_job := row(
     p_task, p_payload, p_priority, p_scheduled_at, p_delay, p_unique_key, p_concurrency_key,
     p_max_attempts, p_backoff, p_backoff_max, p_lease, p_ttl, p_headers, p_unique_mode,
-    p_unique_scope, p_unique_for, p_ordered)::taskq.new_job];
+    p_unique_scope, p_unique_for, p_ordered)::taskq.new_job;
 begin
-  if p_unique_mode is null or p_unique_mode = 'keep' then
+  if p_unique_key is null and p_ordered is not true then
+    enqueue.status := 'created';
+    enqueue.job_id := taskq.store_job(p_queue collate "default", v_job, coalesce(p_skip_wake, false));
+  elsif p_unique_mode is null or p_unique_mode = 'keep' then
     select s.status, s.job_id into enqueue.status, enqueue.job_id
-    from taskq.store_jobs(p_queue collate "default", v_jobs, coalesce(p_skip_wake, false)) s;
+    from taskq.store_jobs(p_queue collate "default", array[v_job], coalesce(p_skip_wake, false)) s;
   else
     select s.status, s.job_id into enqueue.status, enqueue.job_id
-    from taskq.store_anew(p_queue collate "default", v_jobs, coalesce(p_skip_wake, false)) s;
+    from taskq.store_anew(p_queue collate "default", array[v_job], coalesce(p_skip_wake, false)) s;
   end if;
 end
 $$;

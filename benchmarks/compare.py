@@ -12,7 +12,7 @@ from attrs import frozen
 from rich.console import Console
 from rich.status import Status
 
-from benchmarks import claim, drain, enqueue_many, harness, plot, settle
+from benchmarks import claim, counting, drain, enqueue, enqueue_many, harness, latency, plot, settle
 from benchmarks.benchmark import Benchmark, Incorrect, Scale
 from benchmarks.figures import Figure, figures_table
 from benchmarks.site import Site, machine, server, site, takes_server, warnings
@@ -22,14 +22,18 @@ BENCHMARKS: Mapping[str, Callable[[Site, Scale], Generator[Benchmark, None, None
     "claim": claim.benchmarks,
     "settle": settle.benchmarks,
     "drain": drain.benchmarks,
+    "enqueue": enqueue.benchmarks,
     "enqueue_many": enqueue_many.benchmarks,
+    "latency": latency.benchmarks,
 }
 
 _ABOUT: Mapping[str, str] = {
     "claim": "Claims under contention.",
     "settle": "Verdicts in batches.",
     "drain": "Worker processes that run jobs which do nothing.",
+    "enqueue": "Jobs enqueued one by one.",
     "enqueue_many": "Jobs enqueued in bulk.",
+    "latency": "From an enqueue into an idle queue to the start of the job.",
 }
 
 _OPTIONS = (
@@ -94,7 +98,7 @@ def _command(command: str, names: Sequence[str], about: str) -> click.Command:
             picture=picture,
         )
         try:
-            with server(dsn) as server_dsn:
+            with server(dsn, counting.SETTINGS) as server_dsn:
                 _run(server_dsn, names, request)
         except Incorrect as error:
             click.echo(f"incorrect: {error}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -28,10 +27,6 @@ CPU = 30.0
 #: Jobs per claim and per settle of the floor.
 BATCH = 100
 
-#: A run that takes longer has lost something.
-_PATIENCE = 300.0
-
-_UNDER_WAY = "select exists (select from taskq.ready) or exists (select from taskq.running)"
 _LAST = "select max(finished_at), count(*) filter (where attempt_count > 1) from taskq.finished"
 
 
@@ -80,11 +75,11 @@ class _Product:
             self.workers.usage()
             if self._seconds_to_go() > 0.2:
                 return
-            self._await_end()
+            product.await_empty(self.site.conn)
             self.preparation *= 2
 
     def call(self) -> Sequence[float]:
-        self._await_end()
+        product.await_empty(self.site.conn)
         row = self.site.conn.execute(_LAST).fetchone()
         assert row is not None
         ended_at, self.again = row
@@ -102,14 +97,6 @@ class _Product:
         row = self.site.conn.execute("select %s - clock_timestamp()", (self.due_at,)).fetchone()
         assert row is not None
         return float(row[0].total_seconds())
-
-    def _await_end(self) -> None:
-        """Wait until no job waits or runs. The looks are few and cheap, so as not to disturb the run."""
-        deadline = time.monotonic() + _PATIENCE
-        while self.site.conn.execute(_UNDER_WAY).fetchone() == (True,):
-            if time.monotonic() > deadline:
-                raise Incorrect(f"the queue is not empty after {_PATIENCE:g} s")
-            time.sleep(0.1)
 
 
 @define

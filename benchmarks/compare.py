@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from benchmarks import claim, drain, enqueue_many, harness, settle
+from benchmarks import backlog, claim, drain, enqueue_many, harness, settle
 from benchmarks.benchmark import Benchmark, Incorrect, Scale
 from benchmarks.figures import Figure
 from benchmarks.site import Site, machine, server, site, takes_server, warnings
@@ -22,6 +22,7 @@ BENCHMARKS: Mapping[str, Callable[[Site, Scale], Generator[Benchmark, None, None
     "claim": claim.benchmarks,
     "settle": settle.benchmarks,
     "enqueue_many": enqueue_many.benchmarks,
+    "backlog": backlog.benchmarks,
 }
 
 _ABOUT: Mapping[str, str] = {
@@ -29,6 +30,7 @@ _ABOUT: Mapping[str, str] = {
     "claim": "Claims under contention.",
     "settle": "Verdicts in batches.",
     "enqueue_many": "Jobs enqueued in bulk.",
+    "backlog": "Claims and drains beside a million jobs that wait, and five million that are done.",
 }
 
 _OPTIONS = (

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from benchmarks import backlog, claim, drain, enqueue_many, harness, settle
+from benchmarks import backlog, claim, drain, enqueue_many, harness, payload, settle, xmin
 from benchmarks.benchmark import Benchmark, Incorrect, Scale
 from benchmarks.figures import Figure
 from benchmarks.site import Site, machine, server, site, takes_server, warnings
@@ -23,6 +23,8 @@ BENCHMARKS: Mapping[str, Callable[[Site, Scale], Generator[Benchmark, None, None
     "settle": settle.benchmarks,
     "enqueue_many": enqueue_many.benchmarks,
     "backlog": backlog.benchmarks,
+    "payload": payload.benchmarks,
+    "xmin": xmin.benchmarks,
 }
 
 _ABOUT: Mapping[str, str] = {
@@ -31,6 +33,8 @@ _ABOUT: Mapping[str, str] = {
     "settle": "Verdicts in batches.",
     "enqueue_many": "Jobs enqueued in bulk.",
     "backlog": "Claims and drains beside a million jobs that wait, and five million that are done.",
+    "payload": "Jobs with large payloads.",
+    "xmin": "Claims while a session elsewhere holds an old snapshot.",
 }
 
 _OPTIONS = (

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from benchmarks import backlog, claim, drain, enqueue_many, harness, payload, settle, xmin
+from benchmarks import backlog, claim, drain, enqueue_many, harness, payload, scale, settle, xmin
 from benchmarks.benchmark import Benchmark, Incorrect, Scale
 from benchmarks.figures import Figure
 from benchmarks.site import Site, machine, server, site, takes_server, warnings
@@ -25,6 +25,7 @@ BENCHMARKS: Mapping[str, Callable[[Site, Scale], Generator[Benchmark, None, None
     "backlog": backlog.benchmarks,
     "payload": payload.benchmarks,
     "xmin": xmin.benchmarks,
+    "scale": scale.benchmarks,
 }
 
 _ABOUT: Mapping[str, str] = {
@@ -35,6 +36,7 @@ _ABOUT: Mapping[str, str] = {
     "backlog": "Claims and drains beside a million jobs that wait, and five million that are done.",
     "payload": "Jobs with large payloads.",
     "xmin": "Claims while a session elsewhere holds an old snapshot.",
+    "scale": "Workers far from the server.",
 }
 
 _OPTIONS = (

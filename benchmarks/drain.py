@@ -41,13 +41,15 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
                     Measure(name=name, unit="jobs/s"),
                     Measure(name=f"{name}, Python CPU per job", unit="us", cost=True),
                 ),
-                product=_Product(site, workers, size),
+                product=Drain(site, workers, size),
                 floor=_Floor(site, size),
             )
 
 
 @define
-class _Product:
+class Drain:
+    """The side of the product: *workers* of the site's database, or of the same one by another way."""
+
     site: Site
     workers: Workers
     jobs: int

@@ -18,6 +18,8 @@ from benchmarks.benchmark import Incorrect
 #: A queue in use: so many priorities, and every second job is not due before tomorrow.
 PRIORITIES = 10
 
+_DONE = ("ok", "retry_scheduled")
+
 _EXPLAIN = "explain (analyze, buffers, format json) "
 
 _JOBS = """
@@ -94,15 +96,21 @@ def claim_buffers(conn: psycopg.Connection[Any], limit: int) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-def complete(conn: psycopg.Connection[Any], attempts: Sequence[tuple[int, int]]) -> None:
-    """Complete *attempts* by the statement of the worker."""
+def settle(
+    conn: psycopg.Connection[Any],
+    attempts: Sequence[tuple[int, int]],
+    *,
+    verb: str = "complete",
+    **more: object,
+) -> None:
+    """Settle *attempts* by the statement of the worker, all of them with the same verdict."""
     document = [
-        {"job_id": job_id, "attempt_id": attempt_id, "verb": "complete"} for job_id, attempt_id in attempts
+        {"job_id": job_id, "attempt_id": attempt_id, "verb": verb, **more} for job_id, attempt_id in attempts
     ]
     query = {"worker_id": "benchmark", "settlements": json.dumps(document)}
-    refused = [row for row in conn.execute(product.statements.settle, query) if row[2] != "ok"]
+    refused = [row for row in conn.execute(product.statements.settle, query) if row[2] not in _DONE]
     if refused:
-        raise Incorrect(f"{len(refused)} of {len(attempts)} were not completed, the first: {refused[0]}")
+        raise Incorrect(f"{len(refused)} of {len(attempts)} were not settled, the first: {refused[0]}")
 
 
 def count(conn: psycopg.Connection[Any], table: str) -> int:

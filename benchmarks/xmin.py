@@ -96,7 +96,7 @@ class _Take:
             claiming += time.perf_counter() - before
             if not found:
                 raise Incorrect(f"{len(claimed)} of {self.jobs} jobs were claimed, and then none")
-            stock.complete(conn, found)
+            stock.settle(conn, found)
             claimed += [job_id for job_id, _ in found]
         return claimed, claiming, time.perf_counter() - began
 

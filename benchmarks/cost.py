@@ -1,0 +1,162 @@
+"""What each stage of a job costs the server: processor, write-ahead log, rows and index entries. There is no floor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from attrs import define, field, frozen
+
+from benchmarks import product, stock
+from benchmarks.benchmark import Benchmark, Incorrect, Measure, Scale
+from benchmarks.site import Site
+from benchmarks.wal import Log
+
+#: Rows per call, and the jobs of a run.
+ROWS = {1: 2_000, 100: 20_000}
+
+#: (job_id, attempt_id) of what is running; empty in stages that need none.
+Attempts = Sequence[tuple[int, int]]
+
+
+def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
+    """Every stage, one by one and in batches."""
+    for rows, default in ROWS.items():
+        jobs = scale.size(default)
+        for name in _STAGES:
+            label = f"cost, {name}, rows {rows}"
+            yield Benchmark(
+                measures=(
+                    Measure(name=f"{label}, server CPU", unit="us/job", cost=True),
+                    Measure(name=f"{label}, WAL", unit="bytes/job", cost=True),
+                    Measure(name=f"{label}, rows written", unit="rows/job", cost=True),
+                    Measure(name=f"{label}, index entries", unit="entries/job", cost=True),
+                ),
+                product=_Side(site, name, rows, jobs),
+                floor=None,
+            )
+
+
+@frozen(kw_only=True)
+class Stage:
+    """One step of a job. *call* does it once, with so many attempts or for so many jobs.
+
+    *from_ready*: jobs wait when it begins; *from_running*: they run. *ends_in* is the table that they then stand in.
+    """
+
+    call: Callable[[psycopg.Connection[Any], Attempts, int], None]
+    ends_in: str
+    from_ready: bool = False
+    from_running: bool = False
+
+
+def _enqueue(conn: psycopg.Connection[Any], attempts: Attempts, rows: int) -> None:
+    payload = json.dumps(product.payload(0))
+    if rows == 1:
+        conn.execute(
+            "select job_id from taskq.enqueue(%s, %s, %s::jsonb)", (product.QUEUE, product.TASK, payload)
+        )
+        return
+    jobs = [{"task": product.TASK, "payload": product.payload(number)} for number in range(rows)]
+    conn.execute(
+        "select job_id from taskq.enqueue_many(%s, %s::jsonb)", (product.QUEUE, json.dumps(jobs))
+    ).fetchall()
+
+
+def _claim(conn: psycopg.Connection[Any], attempts: Attempts, rows: int) -> None:
+    if len(stock.claim(conn, rows)) != rows:
+        raise Incorrect(f"a claim brought less than {rows} jobs")
+
+
+def _beat(conn: psycopg.Connection[Any], attempts: Attempts, rows: int) -> None:
+    job_ids, attempt_ids = zip(*attempts, strict=True)
+    states = conn.execute(
+        "select state from taskq.heartbeat('benchmark', %s::bigint[], %s::bigint[])",
+        (list(job_ids), list(attempt_ids)),
+    ).fetchall()
+    if set(states) != {("ok",)}:
+        raise Incorrect(f"heartbeats were answered by {set(states)}")
+
+
+def _settle(verb: str, **more: object) -> Callable[[psycopg.Connection[Any], Attempts, int], None]:
+    def call(conn: psycopg.Connection[Any], attempts: Attempts, rows: int) -> None:
+        stock.settle(conn, attempts, verb=verb, **more)
+
+    return call
+
+
+_STAGES = {
+    "enqueue": Stage(call=_enqueue, ends_in="ready"),
+    "claim": Stage(call=_claim, from_ready=True, ends_in="running"),
+    "heartbeat": Stage(call=_beat, from_running=True, ends_in="running"),
+    "complete": Stage(call=_settle("complete"), from_running=True, ends_in="finished"),
+    "fail and wait for another attempt": Stage(
+        call=_settle("fail", error="ValueError: no such user"), from_running=True, ends_in="ready"
+    ),
+}
+
+
+@frozen
+class _Do:
+    """A client: does the stage for all jobs. Returns the seconds of processor that its server process took."""
+
+    name: str
+    attempts: Attempts
+    rows: int
+    jobs: int
+
+    def __call__(self, conn: psycopg.Connection[Any]) -> float:
+        call = _STAGES[self.name].call
+        before = _processor(conn)
+        for first in range(0, self.jobs, self.rows):
+            call(conn, self.attempts[first : first + self.rows], self.rows)
+        return _processor(conn) - before
+
+
+def _processor(conn: psycopg.Connection[Any]) -> float:
+    try:
+        text = Path(f"/proc/{conn.info.backend_pid}/schedstat").read_text()
+    except OSError:
+        raise Incorrect(
+            "the processor time of a server process is only known on Linux, on its own machine"
+        ) from None
+    return int(text.split()[0]) / 1e9
+
+
+@define
+class _Side:
+    site: Site
+    name: str
+    rows: int
+    jobs: int
+    attempts: Attempts = field(init=False, factory=list)
+
+    def set_up(self) -> None:
+        stage, conn = _STAGES[self.name], self.site.conn
+        product.clear(conn)
+        if stage.from_ready or stage.from_running:
+            stock.queued(conn, self.jobs)
+        self.attempts = product.claim_all(conn) if stage.from_running else []
+        stock.tidy(conn)
+        conn.execute("checkpoint")
+
+    def call(self) -> Sequence[float]:
+        log = Log(self.site.conn)
+        shift = self.site.crew.run(1, _Do(self.name, self.attempts, self.rows, self.jobs))
+        written = log.written()
+        return (
+            shift.results[0] * 1e6 / self.jobs,
+            written.size / self.jobs,
+            written.rows / self.jobs,
+            written.index_entries / self.jobs,
+        )
+
+    def check(self) -> None:
+        table = _STAGES[self.name].ends_in
+        found = stock.count(self.site.conn, table)
+        if found != self.jobs:
+            raise Incorrect(f"{found} of {self.jobs} jobs stand in {table}")
+        stock.expect_integrity(self.site.conn)

@@ -16,6 +16,9 @@ from benchmarks.site import Site, site
 SMALL, BIG = 10_000, 1_000_000
 KEPT = 5_000_000
 
+#: The least that must be left of the rate; and no more than a tenth of the buffers on top.
+RATE, BUFFERS = 0.85, 1 / 1.1
+
 #: Jobs of a run: less than are due of the small backlog.
 JOBS = 4_000
 ROWS = 100
@@ -50,14 +53,16 @@ def benchmarks(place: Site, scale: Scale) -> Generator[Benchmark, None, None]:
         ):
             yield Benchmark(
                 measures=(
-                    Measure(name=f"backlog, claim, {what}", unit="jobs/s"),
-                    Measure(name=f"backlog, claim, {what}, buffers", unit="buffers/job", cost=True),
+                    Measure(name=f"backlog, claim, {what}", unit="jobs/s", limit=RATE),
+                    Measure(
+                        name=f"backlog, claim, {what}, buffers", unit="buffers/job", cost=True, limit=BUFFERS
+                    ),
                 ),
                 product=_Claim(full, jobs),
                 floor=_Claim(tables, jobs),
             )
             yield Benchmark(
-                measures=(Measure(name=f"backlog, drain, {what}", unit="jobs/s"),),
+                measures=(Measure(name=f"backlog, drain, {what}", unit="jobs/s", limit=RATE),),
                 product=_Drain(full, jobs),
                 floor=_Drain(tables, jobs),
             )

@@ -14,6 +14,9 @@ from benchmarks.site import Site
 from benchmarks.wal import Log
 
 SMALL, LARGE = 100, 20_000
+#: The least that must be left of the rate; and no more than a fifth of the WAL on top.
+RATE, WAL = 0.35, 1 / 1.2
+
 JOBS = 10_000
 SLOTS = 8
 
@@ -26,8 +29,10 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
     jobs = scale.size(JOBS)
     yield Benchmark(
         measures=(
-            Measure(name="payload, drain, 20 KB", unit="jobs/s"),
-            Measure(name="payload, WAL of a job after its enqueue, 20 KB", unit="bytes", cost=True),
+            Measure(name="payload, drain, 20 KB", unit="jobs/s", limit=RATE),
+            Measure(
+                name="payload, WAL of a job after its enqueue, 20 KB", unit="bytes", cost=True, limit=WAL
+            ),
         ),
         product=_Drain(site, jobs, _text(LARGE)),
         floor=_Drain(site, jobs, _text(SMALL)),

@@ -14,6 +14,9 @@ from benchmarks.workers import Workers
 #: Added to each round trip, in milliseconds: the same building, the same region, the same continent.
 ROUND_TRIPS = (0.5, 2.0, 10.0)
 
+#: The least that must be left of the rate, by distance.
+LIMITS = {2.0: 0.5}
+
 PROCESSES = 2
 SLOTS = 8
 JOBS = 20_000
@@ -34,7 +37,7 @@ def benchmarks(place: Site, scale: Scale) -> Generator[Benchmark, None, None]:
                 name = f"scale, drain, processes {PROCESSES}, {milliseconds:g} ms away"
                 yield Benchmark(
                     measures=(
-                        Measure(name=name, unit="jobs/s"),
+                        Measure(name=name, unit="jobs/s", limit=LIMITS.get(milliseconds)),
                         Measure(name=f"{name}, Python CPU per job", unit="us", cost=True),
                     ),
                     product=Drain(place, remote, jobs),

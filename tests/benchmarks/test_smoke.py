@@ -15,6 +15,7 @@ NAMES = ("claim", "settle", "drain", "enqueue_many")
 REPOSITORY = Path(__file__).parents[2]
 MACHINE = {"server", "python", "cpus"}
 KEYS = {"measure", "value", "unit", "floor", "ratio", "q25", "q75", "n"} | MACHINE
+KEYS |= {"limit", "limit_of", "met", "runs"}
 LIMITED = {"measure", "value", "unit", "limit", "met", "median", "worst", "n"} | MACHINE
 
 

@@ -44,13 +44,12 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
 class Stage:
     """One step of a job. *call* does it once, with so many attempts or for so many jobs.
 
-    *from_ready*: jobs wait when it begins; *from_running*: they run. *ends_in* is the table that they then stand in.
+    *begins_in* and *ends_in* are the tables that the jobs stand in before and after, None = there are none.
     """
 
     call: Callable[[psycopg.Connection[Any], Attempts, int], None]
-    ends_in: str
-    from_ready: bool = False
-    from_running: bool = False
+    begins_in: str | None
+    ends_in: str | None
 
 
 def _enqueue(conn: psycopg.Connection[Any], attempts: Attempts, rows: int) -> None:
@@ -81,6 +80,12 @@ def _beat(conn: psycopg.Connection[Any], attempts: Attempts, rows: int) -> None:
         raise Incorrect(f"heartbeats were answered by {set(states)}")
 
 
+def _prune(conn: psycopg.Connection[Any], attempts: Attempts, rows: int) -> None:
+    [(pruned,)] = conn.execute("select taskq.prune(%s)", (rows,)).fetchall()
+    if pruned != rows:
+        raise Incorrect(f"prune deleted {pruned} jobs and not {rows}")
+
+
 def _settle(verb: str, **more: object) -> Callable[[psycopg.Connection[Any], Attempts, int], None]:
     def call(conn: psycopg.Connection[Any], attempts: Attempts, rows: int) -> None:
         stock.settle(conn, attempts, verb=verb, **more)
@@ -89,13 +94,14 @@ def _settle(verb: str, **more: object) -> Callable[[psycopg.Connection[Any], Att
 
 
 _STAGES = {
-    "enqueue": Stage(call=_enqueue, ends_in="ready"),
-    "claim": Stage(call=_claim, from_ready=True, ends_in="running"),
-    "heartbeat": Stage(call=_beat, from_running=True, ends_in="running"),
-    "complete": Stage(call=_settle("complete"), from_running=True, ends_in="finished"),
+    "enqueue": Stage(call=_enqueue, begins_in=None, ends_in="ready"),
+    "claim": Stage(call=_claim, begins_in="ready", ends_in="running"),
+    "heartbeat": Stage(call=_beat, begins_in="running", ends_in="running"),
+    "complete": Stage(call=_settle("complete"), begins_in="running", ends_in="finished"),
     "fail and wait for another attempt": Stage(
-        call=_settle("fail", error="ValueError: no such user"), from_running=True, ends_in="ready"
+        call=_settle("fail", error="ValueError: no such user"), begins_in="running", ends_in="ready"
     ),
+    "prune": Stage(call=_prune, begins_in="finished", ends_in=None),
 }
 
 
@@ -137,9 +143,13 @@ class _Side:
     def set_up(self) -> None:
         stage, conn = _STAGES[self.name], self.site.conn
         product.clear(conn)
-        if stage.from_ready or stage.from_running:
+        if stage.begins_in is not None:
             stock.queued(conn, self.jobs)
-        self.attempts = product.claim_all(conn) if stage.from_running else []
+        if stage.begins_in in ("running", "finished"):
+            self.attempts = product.claim_all(conn)
+        if stage.begins_in == "finished":
+            stock.settle(conn, self.attempts)
+            conn.execute("update taskq.finished set purge_at = taskq.clock()")
         stock.tidy(conn)
         conn.execute("checkpoint")
 
@@ -156,7 +166,7 @@ class _Side:
 
     def check(self) -> None:
         table = _STAGES[self.name].ends_in
-        found = stock.count(self.site.conn, table)
-        if found != self.jobs:
-            raise Incorrect(f"{found} of {self.jobs} jobs stand in {table}")
+        found = {name: stock.count(self.site.conn, name) for name in ("ready", "running", "finished")}
+        if found != {name: self.jobs if name == table else 0 for name in found}:
+            raise Incorrect(f"of {self.jobs} jobs there are {found}, after the stage that ends in {table}")
         stock.expect_integrity(self.site.conn)

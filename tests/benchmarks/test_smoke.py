@@ -56,6 +56,7 @@ def test_the_one_of_costs_counts_what_each_stage_writes(dsn: str) -> None:
         "cost, heartbeat, rows 100, rows written": 1,
         "cost, complete, rows 100, rows written": 2,
         "cost, fail and wait for another attempt, rows 100, rows written": 3,
+        "cost, prune, rows 100, rows written": 2,
     }
 
 

@@ -18,6 +18,9 @@ from benchmarks.wal import Log
 #: Rows per call, and the jobs of a run.
 ROWS = {1: 2_000, 100: 20_000}
 
+#: Settled by one call in a setup.
+_AT_ONCE = 500
+
 #: (job_id, attempt_id) of what is running; empty in stages that need none.
 Attempts = Sequence[tuple[int, int]]
 
@@ -148,7 +151,8 @@ class _Side:
         if stage.begins_in in ("running", "finished"):
             self.attempts = product.claim_all(conn)
         if stage.begins_in == "finished":
-            stock.settle(conn, self.attempts)
+            for first in range(0, len(self.attempts), _AT_ONCE):
+                stock.settle(conn, self.attempts[first : first + _AT_ONCE])
             conn.execute("update taskq.finished set purge_at = taskq.clock()")
         stock.tidy(conn)
         conn.execute("checkpoint")

@@ -25,7 +25,7 @@ PASSED = 300_000
 LIMIT = 0.5
 
 #: Rows per call, and the jobs of a run, which are claimed and completed by turns.
-ROWS = {100: 10_000, 1: 1_000}
+ROWS = {100: 10_000, 1: 500}
 
 
 def benchmarks(place: Site, scale: Scale) -> Generator[Benchmark, None, None]:

@@ -16,9 +16,12 @@ from benchmarks import (
     backlog,
     claim,
     cost,
+    counting,
     drain,
+    enqueue,
     enqueue_many,
     harness,
+    latency,
     payload,
     plot,
     scale,
@@ -34,7 +37,9 @@ BENCHMARKS: Mapping[str, Callable[[Site, Scale], Generator[Benchmark, None, None
     "claim": claim.benchmarks,
     "settle": settle.benchmarks,
     "drain": drain.benchmarks,
+    "enqueue": enqueue.benchmarks,
     "enqueue_many": enqueue_many.benchmarks,
+    "latency": latency.benchmarks,
     "backlog": backlog.benchmarks,
     "payload": payload.benchmarks,
     "xmin": xmin.benchmarks,
@@ -46,7 +51,9 @@ _ABOUT: Mapping[str, str] = {
     "claim": "Claims under contention.",
     "settle": "Verdicts in batches.",
     "drain": "Worker processes that run jobs which do nothing.",
+    "enqueue": "Jobs enqueued one by one.",
     "enqueue_many": "Jobs enqueued in bulk.",
+    "latency": "From an enqueue into an idle queue to the start of the job.",
     "backlog": "Claims and drains beside a million jobs that wait, and five million that are done.",
     "payload": "Jobs with large payloads.",
     "xmin": "Claims while a session elsewhere holds an old snapshot.",
@@ -116,7 +123,7 @@ def _command(command: str, names: Sequence[str], about: str) -> click.Command:
             picture=picture,
         )
         try:
-            with server(dsn) as server_dsn:
+            with server(dsn, counting.SETTINGS) as server_dsn:
                 _run(server_dsn, names, request)
         except Incorrect as error:
             click.echo(f"incorrect: {error}", err=True)

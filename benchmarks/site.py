@@ -24,7 +24,7 @@ from taskq_sync.embedded import EmbeddedServer
 
 #: Of the server that we start: enough for every client, and no checkpoint in the middle of a run.
 _SETTINGS = {
-    "max_connections": "100",
+    "max_connections": "400",
     "shared_buffers": "256MB",
     "max_wal_size": "4GB",
     "checkpoint_timeout": "30min",

@@ -185,7 +185,7 @@ def test_the_command_fails_with_a_sentence_when_a_run_was_not_right(monkeypatch:
     def figures(*args: object) -> Callable[[], None]:
         raise Incorrect("claimed: 199 of 200 jobs")
 
-    monkeypatch.setattr(compare, "server", lambda dsn: nullcontext("dsn"))
+    monkeypatch.setattr(compare, "server", lambda dsn, settings: nullcontext("dsn"))
     monkeypatch.setattr(compare, "machine", lambda dsn: MACHINE)
     monkeypatch.setattr(compare, "warnings", lambda dsn: [])
     monkeypatch.setattr(compare, "_figures", figures)

@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 
-NAMES = ("claim", "settle", "drain", "enqueue_many", "backlog", "payload", "xmin", "scale")
+NAMES = (
+    "claim",
+    "settle",
+    "drain",
+    "enqueue",
+    "enqueue_many",
+    "latency",
+    "backlog",
+    "payload",
+    "xmin",
+    "scale",
+)
 REPOSITORY = Path(__file__).parents[2]
 MACHINE = {"server", "python", "cpus"}
 KEYS = {"measure", "value", "unit", "floor", "ratio", "q25", "q75", "n"} | MACHINE
@@ -39,8 +50,16 @@ def test_runs_and_finds_every_job_where_it_should_be(name: str, dsn: str) -> Non
     figures = figures_of(name, "--smoke", "--dsn", dsn)
     assert figures
     assert all(set(figure) == KEYS for figure in figures)
-    assert all(figure["measure"].startswith(name.replace("_many", "")) for figure in figures)
-    assert all(figure["value"] > 0 and figure["floor"] > 0 for figure in figures)
+    assert all(figure["measure"].startswith(name) for figure in figures)
+    compared = [figure for figure in figures if "pgbench" not in figure["measure"]]
+    assert all(figure["value"] > 0 and figure["floor"] > 0 for figure in compared)
+
+
+def test_the_one_of_enqueue_counts_what_sleeping_workers_send() -> None:
+    """On a server of its own, since it must have pg_stat_statements."""
+    (figure,) = figures_of("enqueue", "--smoke", "--only", "sleeping workers")
+    assert figure["value"] >= 2  # at least a claim and a settle
+    assert (figure["floor"], figure["ratio"], figure["limit_of"]) == (None, None, "value")
 
 
 def test_the_one_of_costs_counts_what_each_stage_writes(dsn: str) -> None:

@@ -42,6 +42,7 @@ _PATIENCE = 60.0
 _REPOSITORY = Path(__file__).parents[1]
 _MIB = 1024.0
 
+_notes = Console(stderr=True)
 _output = Console(width=None if sys.stdout.isatty() else 130)
 
 
@@ -88,11 +89,15 @@ def _growth(place: Site, jobs: int) -> Reading:
     with _worker(place.dsn) as worker:
         looks = list(_watch(place, worker, jobs))
     _check(place, jobs)
-    early, late = (
-        [look.memory for look in looks if low * jobs < look.jobs <= high * jobs] or [looks[-1].memory]
-        for low, high in ((0.1, 0.2), (0.9, 1.0))
-    )
-    grown = statistics.median(late) - statistics.median(early)
+    tenths = [
+        statistics.median(
+            [look.memory for look in looks if tenth < look.jobs * 10 / jobs <= tenth + 1]
+            or [looks[-1].memory]
+        )
+        for tenth in range(10)
+    ]
+    _notes.print("MiB by tenths of the jobs: " + ", ".join(f"{memory:.1f}" for memory in tenths))
+    grown = tenths[-1] - tenths[1]
     return Reading.of(f"memory, growth over {jobs:,} jobs", "MiB", [grown], GROWTH)
 
 

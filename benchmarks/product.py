@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any

@@ -12,7 +12,22 @@ from attrs import frozen
 from rich.console import Console
 from rich.status import Status
 
-from benchmarks import claim, counting, drain, enqueue, enqueue_many, harness, latency, plot, settle
+from benchmarks import (
+    backlog,
+    claim,
+    cost,
+    counting,
+    drain,
+    enqueue,
+    enqueue_many,
+    harness,
+    latency,
+    payload,
+    plot,
+    scale,
+    settle,
+    xmin,
+)
 from benchmarks.benchmark import Benchmark, Incorrect, Scale
 from benchmarks.figures import Figure, figures_table
 from benchmarks.site import Site, machine, server, site, takes_server, warnings
@@ -25,6 +40,11 @@ BENCHMARKS: Mapping[str, Callable[[Site, Scale], Generator[Benchmark, None, None
     "enqueue": enqueue.benchmarks,
     "enqueue_many": enqueue_many.benchmarks,
     "latency": latency.benchmarks,
+    "backlog": backlog.benchmarks,
+    "payload": payload.benchmarks,
+    "xmin": xmin.benchmarks,
+    "scale": scale.benchmarks,
+    "cost": cost.benchmarks,
 }
 
 _ABOUT: Mapping[str, str] = {
@@ -34,6 +54,11 @@ _ABOUT: Mapping[str, str] = {
     "enqueue": "Jobs enqueued one by one.",
     "enqueue_many": "Jobs enqueued in bulk.",
     "latency": "From an enqueue into an idle queue to the start of the job.",
+    "backlog": "Claims and drains beside a million jobs that wait, and five million that are done.",
+    "payload": "Jobs with large payloads.",
+    "xmin": "Claims while a session elsewhere holds an old snapshot.",
+    "scale": "Workers far from the server.",
+    "cost": "What each stage of a job costs the server.",
 }
 
 _OPTIONS = (

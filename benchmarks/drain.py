@@ -41,7 +41,7 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
                     Measure(name=name, unit="jobs/s", limit=limit),
                     Measure(name=f"{name}, Python CPU per job", unit="us", cost=True, most=CPU),
                 ),
-                product=_Product(site, workers, size),
+                product=Drain(site, workers, size),
                 floor=_Floor(site, size),
             )
     with closing(_Staffed(site, 4, size)) as four, closing(_Staffed(site, 2, size)) as two:
@@ -53,7 +53,9 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
 
 
 @define
-class _Product:
+class Drain:
+    """The side of the product: *workers* of the site's database, or of the same one by another way."""
+
     site: Site
     workers: Workers
     jobs: int
@@ -106,12 +108,12 @@ class _Staffed:
     site: Site
     processes: int
     jobs: int
-    side: _Product | None = field(init=False, default=None)
+    side: Drain | None = field(init=False, default=None)
     preparation: float = field(init=False, default=2.0)
 
     def set_up(self) -> None:
         workers = Workers(self.site.dsn, processes=self.processes, slots=SLOTS)
-        self.side = _Product(self.site, workers, self.jobs)
+        self.side = Drain(self.site, workers, self.jobs)
         self.side.preparation = self.preparation
         self.side.set_up()
         self.preparation = self.side.preparation

@@ -9,18 +9,23 @@ import click
 from benchmarks import compare
 from benchmarks.idle import idle
 from benchmarks.limits import limits
+from benchmarks.memory import JOBS, memory
 
 #: Options of the others: as much as is bearable, and as little as shows that they work.
 _LIMITS = {"jam": 1_000_000, "jobs": 20_000, "samples": 40}
 _LIMITS_SMOKE = {"jam": 500, "jobs": 300, "samples": 1}
 _IDLE: dict[str, Any] = {"seconds": 120.0, "samples": 20}
 _IDLE_SMOKE: dict[str, Any] = {"seconds": 6.0, "samples": 1}
+_MEMORY = {"samples": 5, "jobs": JOBS}
+_MEMORY_SMOKE = {"samples": 1, "jobs": 3_000}
 
 
 def command() -> click.Command:
     """Return the command."""
     names = list(compare.BENCHMARKS)
-    two_sided = compare.command("all", names, f"{', '.join(names)}, limits and idle, one after the other.")
+    two_sided = compare.command(
+        "all", names, f"{', '.join(names)}, limits, idle and memory, one after the other."
+    )
 
     def call(**options: Any) -> None:
         context = click.get_current_context()
@@ -32,5 +37,6 @@ def command() -> click.Command:
         pairs = 1 if smoke else options["pairs"]
         context.invoke(limits, **shared, pairs=pairs, **(_LIMITS_SMOKE if smoke else _LIMITS))
         context.invoke(idle, **shared, **(_IDLE_SMOKE if smoke else _IDLE))
+        context.invoke(memory, **shared, **(_MEMORY_SMOKE if smoke else _MEMORY))
 
     return click.Command("all", params=two_sided.params, callback=call, help=two_sided.help)

@@ -36,8 +36,20 @@ def payload(number: int) -> dict[str, object]:
 
 
 def clear(conn: psycopg.Connection[Any]) -> None:
-    """Empty the tables of jobs."""
-    conn.execute("truncate " + ", ".join(f"taskq.{table}" for table in _TABLES))
+    """Empty the tables of jobs.
+
+    Workers that wait look into them every now and then. To queue for one table while holding another would be a
+    deadlock with them, so all are locked at once or none.
+    """
+    tables = ", ".join(f"taskq.{table}" for table in _TABLES)
+    while True:
+        try:
+            with conn.transaction():
+                conn.execute(f"lock table {tables} in access exclusive mode nowait".encode())
+                conn.execute(f"truncate {tables}".encode())
+            return
+        except psycopg.errors.LockNotAvailable:
+            time.sleep(0.01)
 
 
 def fill(conn: psycopg.Connection[Any], count: int, *, scheduled_at: datetime | None = None) -> list[int]:

@@ -21,11 +21,16 @@ class Incorrect(Exception):
 
 @frozen(kw_only=True)
 class Measure:
-    """One figure of a run. *cost*: less is better (CPU per job); otherwise more is (jobs/s)."""
+    """One figure of a run. *cost*: less is better (CPU per job); otherwise more is (jobs/s).
+
+    What must be reached, if anything: *limit* is the least ratio, *most* the greatest value.
+    """
 
     name: str
     unit: str
     cost: bool = False
+    limit: float | None = None
+    most: float | None = None
 
     def ratio(self, value: float, floor: float) -> float:
         """Return how near *value* comes to *floor*: 1 is as good, 0.5 half as fast or twice as dear."""
@@ -47,11 +52,14 @@ class Side(Protocol):
 
 @frozen(kw_only=True)
 class Benchmark:
-    """A product side and the floor that it is compared with, in one or more measures."""
+    """A product side and the floor that it is compared with, in one or more measures.
+
+    Without a floor, what comes out is a value, which has no ratio.
+    """
 
     measures: tuple[Measure, ...]
     product: Side
-    floor: Side
+    floor: Side | None
 
 
 @frozen(kw_only=True)

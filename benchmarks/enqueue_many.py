@@ -11,7 +11,11 @@ from attrs import define, field, frozen
 
 from benchmarks import product
 from benchmarks.benchmark import Benchmark, Incorrect, Measure, Scale
+from benchmarks.crew import Task
 from benchmarks.site import Site
+from taskq_sync import TaskQ
+from taskq_sync.model import JobRequest
+from taskq_sync.task import Sender
 
 JOBS = 100_000
 
@@ -28,24 +32,24 @@ create table if not exists raw_bulk (
 
 
 def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
-    """Plain jobs against both floors, then jobs with a unique key each."""
+    """Jobs without and with a unique key each, against both floors; then by the client, as a user puts them in."""
     size = scale.size(JOBS)
-    yield Benchmark(
-        measures=(Measure(name="enqueue_many, floor COPY into both tables", unit="jobs/s"),),
-        product=_Product(site, size, unique=False),
-        floor=_Floor(site, size, _CopyBoth(size), ("taskq.jobs", "taskq.ready")),
-    )
+    both = _Floor(site, size, _CopyBoth(size), ("taskq.jobs", "taskq.ready"))
     one = _Floor(site, size, _CopyOne(size), ("raw_bulk",))
-    yield Benchmark(
-        measures=(Measure(name="enqueue_many, floor COPY into one table", unit="jobs/s"),),
-        product=_Product(site, size, unique=False),
-        floor=one,
+    plain, unique = _EnqueueAll(size, unique=False), _EnqueueAll(size, unique=True)
+    rows: tuple[tuple[str, Task[list[int]], _Floor, float | None], ...] = (
+        ("enqueue_many, against COPY into both tables", plain, both, 0.5),
+        ("enqueue_many, against COPY into one table", plain, one, 0.3),
+        ("enqueue_many, unique keys, against COPY into one table", unique, one, 0.15),
+        ("enqueue_many, by the client", _ByClient(site.dsn, size, unique=False), one, None),
+        ("enqueue_many, by the client, unique keys", _ByClient(site.dsn, size, unique=True), one, None),
     )
-    yield Benchmark(
-        measures=(Measure(name="enqueue_many, unique keys, floor COPY into one table", unit="jobs/s"),),
-        product=_Product(site, size, unique=True),
-        floor=one,
-    )
+    for name, task, floor, limit in rows:
+        yield Benchmark(
+            measures=(Measure(name=name, unit="jobs/s", limit=limit),),
+            product=_Product(site, size, task),
+            floor=floor,
+        )
 
 
 def _chunks(count: int) -> Iterator[range]:
@@ -76,6 +80,30 @@ class _EnqueueAll:
             for number, job in zip(numbers, jobs, strict=True):
                 job["unique_key"] = f"key-{number}"
         return jobs
+
+
+@frozen
+class _ByClient:
+    """The client of the product as a user writes it: makes the jobs, and a connection; returns the ids."""
+
+    dsn: str
+    count: int
+    unique: bool
+
+    def __call__(self, conn: psycopg.Connection[Any]) -> list[int]:
+        with TaskQ(self.dsn) as tq:
+
+            @tq.task(queue=product.QUEUE, name=product.TASK)
+            def noop(number: int, text: str) -> None: ...
+
+            text = str(product.payload(0)["text"])
+            jobs = (self._job(noop, number, text) for number in range(self.count))
+            return [result.job_id for result in tq.enqueue_many(jobs)]
+
+    def _job(self, sender: Sender[[int, str]], number: int, text: str) -> JobRequest:
+        if self.unique:
+            sender = sender.using(unique_key=f"key-{number}")
+        return sender.job(number, text)
 
 
 @frozen
@@ -120,14 +148,14 @@ class _CopyOne:
 class _Product:
     site: Site
     count: int
-    unique: bool = field(kw_only=True)
+    task: Task[list[int]]
     ids: list[int] = field(init=False, factory=list)
 
     def set_up(self) -> None:
         product.clear(self.site.conn)
 
     def call(self) -> Sequence[float]:
-        shift = self.site.crew.run(1, _EnqueueAll(self.count, self.unique))
+        shift = self.site.crew.run(1, self.task)
         self.ids = shift.results[0]
         return (self.count / shift.seconds,)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import asdict, frozen
 from rich.table import Table
@@ -26,32 +27,45 @@ class Figure:
     """What came out for one measure.
 
     *value* and *floor* are medians of the runs; *ratio*, *q25* and *q75* are the median and the quartiles of the
-    ratios of the *n* pairs, each of which ran back to back.
+    ratios of the *n* pairs, each of which ran back to back. Where there is no floor, it is null and so is the
+    ratio; the quartiles are those of the values.
+
+    *limit* is what must be reached, null = nothing: the least ratio or the greatest value, as *limit_of* says.
+    *met*: whether it was. *runs* is 2 where the first *n* pairs did not meet it, and these are another *n*.
     """
 
     measure: str
     value: float
     unit: str
-    floor: float
-    ratio: float
+    floor: float | None
+    ratio: float | None
     q25: float
     q75: float
     n: int
+    limit: float | None = None
+    limit_of: str | None = None
+    met: bool | None = None
+    runs: int = 1
 
     @classmethod
-    def of(cls, measure: Measure, pairs: Sequence[tuple[float, float]]) -> Figure:
-        """Make the figure from *pairs* of (product, floor), at least one."""
-        ratios = [measure.ratio(value, floor) for value, floor in pairs]
-        q25, median, q75 = _quartiles(ratios)
+    def of(cls, measure: Measure, pairs: Sequence[tuple[float, float | None]]) -> Figure:
+        """Make the figure from *pairs* of (product, floor), at least one; in all of them a floor, or in none."""
+        values = _Spread.of([value for value, _ in pairs])
+        floors = [floor for _, floor in pairs if floor is not None]
+        ratios = _Spread.of([measure.ratio(value, floor) for value, floor in pairs if floor is not None])
+        shown = ratios or values
+        assert values is not None
+        assert shown is not None
         return cls(
             measure=measure.name,
-            value=statistics.median(value for value, _ in pairs),
+            value=values.median,
             unit=measure.unit,
-            floor=statistics.median(floor for _, floor in pairs),
-            ratio=median,
-            q25=q25,
-            q75=q75,
+            floor=statistics.median(floors) if floors else None,
+            ratio=None if ratios is None else ratios.median,
+            q25=shown.q25,
+            q75=shown.q75,
             n=len(pairs),
+            **_verdict(measure, values, ratios),
         )
 
     def to_json(self, machine: Machine) -> str:
@@ -61,6 +75,63 @@ class Figure:
             for name, value in asdict(self).items()
         }
         return json.dumps({**rounded, **asdict(machine)})
+
+    def row(self) -> tuple[str, ...]:
+        """Return the cells of its line in `figures_table`."""
+        return (
+            self.measure,
+            _number(self.value),
+            "" if self.floor is None else _number(self.floor),
+            self.unit,
+            "" if self.ratio is None else f"{self.ratio:.2f}",
+            f"{self.q25:,.2f} to {self.q75:,.2f}",
+            self._limit(),
+            "" if self.met is None else "yes" if self.met else "no",
+            f"{self.n}" if self.runs == 1 else f"{self.n}, again",
+        )
+
+    def _limit(self) -> str:
+        if self.limit is None:
+            return ""
+        return f"{self.limit:.2f}" if self.limit_of == "ratio" else f"<= {self.limit:g} {self.unit}"
+
+
+def figures_table(title: str) -> Table:
+    """Return an empty table for figures."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("measure", no_wrap=True)
+    for column in ("value", "floor", "unit", "ratio", "quartiles", "limit", "met", "pairs"):
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+#: So far beyond its limit may the worse quartile of a figure be whose median meets it.
+SLACK = 0.15
+
+
+@frozen
+class _Spread:
+    q25: float
+    median: float
+    q75: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> _Spread | None:
+        """Return the quartiles of *values*, None if there are none."""
+        if len(values) < 2:
+            return cls(values[0], values[0], values[0]) if values else None
+        return cls(*statistics.quantiles(values, n=4, method="inclusive"))
+
+
+def _verdict(measure: Measure, values: _Spread, ratios: _Spread | None) -> dict[str, Any]:
+    """Return the limit of *measure*, and whether the median and the worse quartile say that it is met."""
+    if measure.most is not None:
+        met = values.median <= measure.most and values.q75 <= measure.most * (1 + SLACK)
+        return {"limit": measure.most, "limit_of": "value", "met": met}
+    if measure.limit is not None and ratios is not None:
+        met = ratios.median >= measure.limit and ratios.q25 >= measure.limit * (1 - SLACK)
+        return {"limit": measure.limit, "limit_of": "ratio", "met": met}
+    return {}
 
 
 @frozen(kw_only=True)
@@ -124,8 +195,5 @@ def readings_table(title: str) -> Table:
     return table
 
 
-def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    if len(values) == 1:
-        return values[0], values[0], values[0]
-    q25, median, q75 = statistics.quantiles(values, n=4, method="inclusive")
-    return q25, median, q75
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

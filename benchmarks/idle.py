@@ -12,6 +12,7 @@ import click
 import psycopg
 from rich.console import Console
 
+from benchmarks import counting
 from benchmarks.benchmark import Incorrect
 from benchmarks.figures import Reading, readings_table
 from benchmarks.site import Site, machine, server, site, takes_server
@@ -36,14 +37,6 @@ _SETTLED = 25.0
 #: A job that is not started after so many seconds is lost.
 _PATIENCE = 60.0
 
-_SETTINGS = {"shared_preload_libraries": "pg_stat_statements"}
-
-_STATEMENTS = """
-    select coalesce(sum(s.calls), 0), coalesce(json_agg(json_build_array(s.calls, left(s.query, 60))), '[]')
-    from pg_stat_statements s join pg_database d on d.oid = s.dbid
-    where d.datname = current_database() and s.toplevel and s.query not like '%pg\\_stat\\_statements%'
-"""
-
 _notes = Console(stderr=True)
 _output = Console(width=None if sys.stdout.isatty() else 130)
 
@@ -61,7 +54,7 @@ def idle(seconds: float, samples: int, as_json: bool, dsn: str | None) -> None:
     A server given by --dsn must have pg_stat_statements among its shared_preload_libraries.
     """
     try:
-        with server(dsn, _SETTINGS) as server_dsn, site(server_dsn) as place:
+        with server(dsn, counting.SETTINGS) as server_dsn, site(server_dsn) as place:
             where = machine(server_dsn)
             table = readings_table(
                 f"idle: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs"
@@ -79,6 +72,7 @@ def idle(seconds: float, samples: int, as_json: bool, dsn: str | None) -> None:
 
 
 def _readings(place: Site, seconds: float, samples: int) -> Iterator[Reading]:
+    counting.start(place.conn)
     with sleepers(place.dsn, processes=PROCESSES, listening=True) as workers:
         yield _statements(place, seconds)
         yield from _delays(place, workers, samples, "with notifications", PROMPT)
@@ -87,16 +81,13 @@ def _readings(place: Site, seconds: float, samples: int) -> Iterator[Reading]:
 
 
 def _statements(place: Site, seconds: float) -> Reading:
-    place.conn.execute("create extension if not exists pg_stat_statements")
     time.sleep(min(_SETTLED, seconds))
-    place.conn.execute("select pg_stat_statements_reset()")
+    counting.reset(place.conn)
     time.sleep(seconds)
-    row = place.conn.execute(_STATEMENTS).fetchone()
-    assert row is not None
-    calls, queries = row
-    for count, query in sorted(queries, reverse=True):
+    found = counting.counted(place.conn)
+    for count, query in found:
         _notes.print(f"{count:5d} {' '.join(query.split())}", markup=False)
-    per_second = int(calls) / seconds / PROCESSES
+    per_second = sum(count for count, _ in found) / seconds / PROCESSES
     return Reading.of("idle, statements of one worker process", "statements/s", [per_second], STATEMENTS)
 
 

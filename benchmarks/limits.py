@@ -16,8 +16,7 @@ from rich.console import Console
 
 from benchmarks import harness, product
 from benchmarks.benchmark import Benchmark, Incorrect, Measure
-from benchmarks.compare import figure_row, figures_table
-from benchmarks.figures import Reading, readings_table
+from benchmarks.figures import Reading, figures_table, readings_table
 from benchmarks.site import Site, machine, server, site, takes_server
 from benchmarks.sleepers import QUEUE, TASK, sleepers
 
@@ -76,13 +75,15 @@ def limits(as_json: bool, dsn: str | None, pairs: int, jam: int, jobs: int, samp
             figures += harness.run(_behind_a_jam(place, EXPIRED, "expired jobs", jobs), pairs=pairs)
             met.append(_free_slots(place, samples))
             if as_json:
-                for line in (*figures, *met):
-                    click.echo(line.to_json(where))
+                for figure in figures:
+                    click.echo(figure.to_json(where))
+                for reading in met:
+                    click.echo(reading.to_json(where))
                 return
             title = f"limits: PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs"
             table, once = figures_table(title), readings_table("once")
             for figure in figures:
-                table.add_row(*figure_row(figure))
+                table.add_row(*figure.row())
             for reading in met:
                 once.add_row(*reading.row())
             _output.print(table, once)
@@ -93,7 +94,7 @@ def limits(as_json: bool, dsn: str | None, pairs: int, jam: int, jobs: int, samp
 
 def _with_keys(place: Site, jobs: int) -> Benchmark:
     return Benchmark(
-        measures=(Measure(name=f"limits, {KEYS:,} keys", unit="jobs/s"),),
+        measures=(Measure(name=f"limits, {KEYS:,} keys", unit="jobs/s", limit=0.5),),
         product=_Drain(place, KEYED, jobs, keys=KEYS),
         floor=_Drain(place, FREE, jobs),
     )
@@ -101,7 +102,7 @@ def _with_keys(place: Site, jobs: int) -> Benchmark:
 
 def _behind_a_jam(place: Site, queue: str, what: str, jobs: int) -> Benchmark:
     return Benchmark(
-        measures=(Measure(name=f"limits, behind {what}", unit="jobs/s"),),
+        measures=(Measure(name=f"limits, behind {what}", unit="jobs/s", limit=0.7),),
         product=_Drain(place, queue, jobs),
         floor=_Drain(place, FREE, jobs),
     )

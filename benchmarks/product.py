@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,11 @@ TASK = "benchmark.noop"
 #: The most that one call of enqueue_many takes.
 CHUNK = 10_000
 
+#: A run that takes longer has lost something.
+_PATIENCE = 300.0
+
+_UNDER_WAY = "select exists (select from taskq.ready) or exists (select from taskq.running)"
+
 # What a run leaves behind. Presence, queues and settings stay.
 _TABLES = ("jobs", "ready", "running", "finished", "attempts", "unique_keys", "signals")
 
@@ -30,8 +36,20 @@ def payload(number: int) -> dict[str, object]:
 
 
 def clear(conn: psycopg.Connection[Any]) -> None:
-    """Empty the tables of jobs."""
-    conn.execute("truncate " + ", ".join(f"taskq.{table}" for table in _TABLES))
+    """Empty the tables of jobs.
+
+    Workers that wait look into them every now and then. To queue for one table while holding another would be a
+    deadlock with them, so all are locked at once or none.
+    """
+    tables = ", ".join(f"taskq.{table}" for table in _TABLES)
+    while True:
+        try:
+            with conn.transaction():
+                conn.execute(f"lock table {tables} in access exclusive mode nowait".encode())
+                conn.execute(f"truncate {tables}".encode())
+            return
+        except psycopg.errors.LockNotAvailable:
+            time.sleep(0.01)
 
 
 def fill(conn: psycopg.Connection[Any], count: int, *, scheduled_at: datetime | None = None) -> list[int]:
@@ -62,6 +80,15 @@ def claim_all(conn: psycopg.Connection[Any]) -> list[tuple[int, int]]:
     while found := conn.execute(statements.claim, query).fetchall():
         claimed += [(row[0], row[1]) for row in found]
     return claimed
+
+
+def await_empty(conn: psycopg.Connection[Any]) -> None:
+    """Wait until no job waits or runs. The looks are few and cheap, so as not to disturb the run."""
+    deadline = time.monotonic() + _PATIENCE
+    while conn.execute(_UNDER_WAY).fetchone() == (True,):
+        if time.monotonic() > deadline:
+            raise Incorrect(f"the queue is not empty after {_PATIENCE:g} s")
+        time.sleep(0.1)
 
 
 def expect_once(expected: Iterable[int], found: Iterable[int], what: str) -> None:

@@ -27,6 +27,7 @@ where id = any (array(
   select id from raw_jobs where state = 0 order by id limit %s for update skip locked))
 returning id, payload
 """
+IS_LEFT = "select exists (select from raw_jobs where state = 0)"
 DONE = "update raw_jobs set state = 2 where id = any (%s)"
 
 TODO, CLAIMED, FINISHED = 0, 1, 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -13,19 +13,61 @@ from benchmarks import product, raw
 from benchmarks.benchmark import Benchmark, Incorrect, Measure, Scale
 from benchmarks.site import Site
 
-#: Verdicts per call, and the jobs of a run: a run takes about a second.
-BATCHES = {1: 3_000, 10: 10_000, 100: 20_000, 500: 20_000}
+#: Verdicts per call, and the jobs of a run: a run takes about a second. Then those of the verbs beside `complete`.
+BATCHES = {1: (1_000, 500), 10: (5_000, 2_000), 100: (20_000, 5_000), 500: (20_000, 5_000)}
+
+#: What of the floor `complete` must reach.
+LIMIT = 0.6
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """What is asked for each attempt, what it is answered, and where the job stands then."""
+
+    name: str
+    asked: Mapping[str, object]
+    answer: str
+    place: str
+
+
+VERDICTS = (
+    Verdict(name="complete", asked={"verb": "complete"}, answer="ok", place="finished"),
+    Verdict(
+        name="fail with a retry",
+        asked={"verb": "fail", "error": "ValueError: no", "retry_after": 60},
+        answer="retry_scheduled",
+        place="ready",
+    ),
+    Verdict(
+        name="fail with a retry and an error of 8 KB",
+        asked={"verb": "fail", "error": "ValueError: no\n" + "x" * 8_100, "retry_after": 60},
+        answer="retry_scheduled",
+        place="ready",
+    ),
+    Verdict(
+        name="fail for good",
+        asked={"verb": "fail", "error": "ValueError: no", "retryable": False},
+        answer="dead",
+        place="finished",
+    ),
+    Verdict(name="snooze", asked={"verb": "snooze", "delay": 60}, answer="ok", place="ready"),
+    Verdict(name="release", asked={"verb": "release", "delay": 60}, answer="ok", place="ready"),
+    Verdict(name="cancel", asked={"verb": "cancel", "reason": "no"}, answer="ok", place="finished"),
+)
 
 
 def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
-    """Every size of a batch, all verdicts `complete` without a result."""
-    for batch, jobs in BATCHES.items():
-        size = scale.size(jobs, smoke=max(200, batch))
-        yield Benchmark(
-            measures=(Measure(name=f"settle, complete, batch {batch}", unit="jobs/s"),),
-            product=_Product(site, batch, size),
-            floor=_Floor(site, batch, size),
-        )
+    """Every verdict in every size of a batch, against one update by a list of ids."""
+    for verdict in VERDICTS:
+        scored = verdict is VERDICTS[0]
+        for batch, (jobs, fewer) in BATCHES.items():
+            size = scale.size(jobs if scored else fewer, smoke=max(100, batch))
+            name = f"settle, {verdict.name}, batch {batch}"
+            yield Benchmark(
+                measures=(Measure(name=name, unit="jobs/s", limit=LIMIT if scored else None),),
+                product=_Product(site, verdict, batch, size),
+                floor=_Floor(site, batch, size),
+            )
 
 
 @frozen
@@ -33,13 +75,14 @@ class _SettleAll:
     """The client of the product: *attempts* are (job_id, attempt_id)."""
 
     attempts: Sequence[tuple[int, int]]
+    asked: Mapping[str, object]
     batch: int
 
     def __call__(self, conn: psycopg.Connection[Any]) -> list[tuple[int, str]]:
         answers: list[tuple[int, str]] = []
         for first in range(0, len(self.attempts), self.batch):
             document = [
-                {"job_id": job_id, "attempt_id": attempt_id, "verb": "complete"}
+                {"job_id": job_id, "attempt_id": attempt_id, **self.asked}
                 for job_id, attempt_id in self.attempts[first : first + self.batch]
             ]
             query = {"worker_id": "benchmark", "settlements": json.dumps(document)}
@@ -62,6 +105,7 @@ class _FinishAllRaw:
 @define
 class _Product:
     site: Site
+    verdict: Verdict
     batch: int
     jobs: int
     ids: list[int] = field(init=False, factory=list)
@@ -73,16 +117,17 @@ class _Product:
         self.attempts = product.claim_all(self.site.conn)
 
     def call(self) -> Sequence[float]:
-        shift = self.site.crew.run(1, _SettleAll(self.attempts, self.batch))
+        shift = self.site.crew.run(1, _SettleAll(self.attempts, self.verdict.asked, self.batch))
         self.answers = shift.results[0]
         return (len(self.answers) / shift.seconds,)
 
     def check(self) -> None:
         product.expect_once(self.ids, (job_id for job_id, _ in self.answers), "settled")
-        unlike = [answer for answer in self.answers if answer[1] != "ok"]
+        wanted = self.verdict.answer
+        unlike = [answer for answer in self.answers if answer[1] != wanted]
         if unlike:
-            raise Incorrect(f"{len(unlike)} answers of settle are not ok, the first: {unlike[0]}")
-        product.expect_place(self.site.conn, "finished", self.ids)
+            raise Incorrect(f"{len(unlike)} answers of settle are not {wanted}, the first: {unlike[0]}")
+        product.expect_place(self.site.conn, self.verdict.place, self.ids)
 
 
 @define

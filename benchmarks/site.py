@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import shutil
@@ -23,7 +24,7 @@ from taskq_sync.embedded import EmbeddedServer
 
 #: Of the server that we start: enough for every client, and no checkpoint in the middle of a run.
 _SETTINGS = {
-    "max_connections": "100",
+    "max_connections": "400",
     "shared_buffers": "256MB",
     "max_wal_size": "4GB",
     "checkpoint_timeout": "30min",
@@ -31,6 +32,10 @@ _SETTINGS = {
 
 #: Of the database, whatever its server says: a commit is on disk when it returns.
 _DURABLE = {"synchronous_commit": "on", "default_transaction_isolation": "read committed"}
+
+
+#: One run may need several databases.
+_numbers = itertools.count()
 
 
 @frozen(kw_only=True)
@@ -87,7 +92,7 @@ def site(server_dsn: str) -> Iterator[Site]:
 @contextmanager
 def database(server_dsn: str) -> Iterator[str]:
     """Lend the DSN of a new database with the schema in it; no session stays open. Dropped at the end."""
-    name = f"taskq_benchmark_{os.getpid()}"
+    name = f"taskq_benchmark_{os.getpid()}_{next(_numbers)}"
     identifier = sql.Identifier(name)
     with psycopg.connect(server_dsn, autocommit=True) as admin:
         admin.execute(sql.SQL("create database {} template template0").format(identifier))

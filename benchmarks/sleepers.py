@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -42,19 +42,20 @@ class Sleepers:
 
 
 @contextmanager
-def sleepers(dsn: str, *, processes: int, listening: bool) -> Iterator[Sleepers]:
-    """Lend *processes* workers with the default options that serve `QUEUE`; not *listening*, they poll."""
+def sleepers(dsn: str, *, processes: int, listening: bool, each: int = 1) -> Iterator[Sleepers]:
+    """Lend *processes* with *each* workers with the default options that serve `QUEUE`; not *listening*, they poll."""
     members = []
     for _ in range(processes):
         ours, theirs = _spawn.Pipe()
-        process = _spawn.Process(target=_work, args=(dsn, listening, theirs))
+        process = _spawn.Process(target=_work, args=(dsn, listening, each, theirs))
         process.start()
         theirs.close()
         members.append((process, ours))
     pipes = tuple(ours for _, ours in members)
     try:
         for pipe in pipes:
-            pipe.recv()
+            for _ in range(each):
+                pipe.recv()
         yield Sleepers(pipes)
     finally:
         for pipe in pipes:
@@ -75,24 +76,37 @@ def clock_offset(conn: psycopg.Connection[Any]) -> float:
     return float(min(found)[1])
 
 
-def _work(dsn: str, listening: bool, pipe: Connection) -> None:
-    """The life of a worker process: until the other end of *pipe* is closed."""
+def _work(dsn: str, listening: bool, each: int, pipe: Connection) -> None:
+    """The life of a process with *each* workers: until the other end of *pipe* is closed."""
+    one_by_one = threading.Lock()
+
+    def send(message: object) -> None:
+        with one_by_one:
+            pipe.send(message)
+
     with TaskQ(dsn, pooled=not listening) as tq:
 
         @tq.task(queue=QUEUE, name=TASK)
         def tell(number: int) -> None:
-            pipe.send((number, time.time()))
+            send((number, time.time()))
 
-        worker = Worker(tq)
-        worker.events.subscribe(
-            ListeningChanged if listening else WorkerStarted, lambda event: pipe.send("up")
-        )
-        threading.Thread(target=_stop_at_the_end, args=(worker, pipe), daemon=True).start()
-        worker.run()
+        workers = [Worker(tq) for _ in range(each)]
+        for worker in workers:
+            worker.events.subscribe(
+                ListeningChanged if listening else WorkerStarted, lambda event: send("up")
+            )
+        threading.Thread(target=_stop_at_the_end, args=(workers, pipe), daemon=True).start()
+        others = [threading.Thread(target=worker.run) for worker in workers[1:]]
+        for thread in others:
+            thread.start()
+        workers[0].run()
+        for thread in others:
+            thread.join()
 
 
-def _stop_at_the_end(worker: Worker, pipe: Connection) -> None:
+def _stop_at_the_end(workers: Sequence[Worker], pipe: Connection) -> None:
     try:
         pipe.recv()
     except (EOFError, OSError):
-        worker.stop()
+        for worker in workers:
+            worker.stop()

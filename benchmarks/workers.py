@@ -21,17 +21,18 @@ _spawn = multiprocessing.get_context("spawn")
 
 @frozen(kw_only=True)
 class Usage:
-    """What the workers have done since they were asked before: the number in the payload of each run of a handler,
-    and the CPU seconds of their processes, without the server's."""
+    """What the workers have done since they were asked before: for each run of a handler the number in the payload
+    and the start, by `time.monotonic()`, and the CPU seconds of their processes, without the server's."""
 
     ran: Sequence[int]
+    started_at: Sequence[float]
     cpu: float
 
 
 class Workers:
     """*processes* workers with *slots* threads each, started and waiting for jobs when this returns."""
 
-    def __init__(self, dsn: str, *, processes: int, slots: int) -> None:
+    def __init__(self, dsn: str, *, processes: int, slots: int = 8) -> None:
         self._members: list[tuple[BaseProcess, Connection]] = []
         for _ in range(processes):
             ours, theirs = _spawn.Pipe()
@@ -48,7 +49,12 @@ class Workers:
         for _, pipe in self._members:
             pipe.send("usage")
             answers.append(pipe.recv())
-        return Usage(ran=[number for ran, _ in answers for number in ran], cpu=sum(cpu for _, cpu in answers))
+        runs = [run for ran, _ in answers for run in ran]
+        return Usage(
+            ran=[run[0] for run in runs],
+            started_at=[run[1] for run in runs],
+            cpu=sum(cpu for _, cpu in answers),
+        )
 
     def close(self) -> None:
         """Stop the workers softly; they are gone when this returns."""
@@ -60,12 +66,12 @@ class Workers:
 
 def _work(dsn: str, slots: int, pipe: Connection) -> None:
     """The life of a worker process: until the other end of *pipe* is closed."""
-    ran: list[int] = []
+    ran: list[tuple[int, float]] = []
     with TaskQ(dsn) as tq:
 
         @tq.task(queue=product.QUEUE, name=product.TASK)
         def noop(number: int, text: str) -> None:
-            ran.append(number)  # atomic, so that the slots need no lock of ours
+            ran.append((number, time.monotonic()))  # atomic, so that the slots need no lock of ours
 
         worker = Worker(tq, slots=slots)
         worker.events.subscribe(WorkerStarted, lambda event: pipe.send("started"))
@@ -75,7 +81,7 @@ def _work(dsn: str, slots: int, pipe: Connection) -> None:
         answering.join()
 
 
-def _answer(worker: Worker, pipe: Connection, ran: list[int]) -> None:
+def _answer(worker: Worker, pipe: Connection, ran: list[tuple[int, float]]) -> None:
     seen, cpu = 0, time.process_time()
     try:
         while True:

@@ -11,10 +11,22 @@ from typing import Any
 
 import pytest
 
-NAMES = ("claim", "settle", "drain", "enqueue_many")
+NAMES = (
+    "claim",
+    "settle",
+    "drain",
+    "enqueue",
+    "enqueue_many",
+    "latency",
+    "backlog",
+    "payload",
+    "xmin",
+    "scale",
+)
 REPOSITORY = Path(__file__).parents[2]
 MACHINE = {"server", "python", "cpus"}
 KEYS = {"measure", "value", "unit", "floor", "ratio", "q25", "q75", "n"} | MACHINE
+KEYS |= {"limit", "limit_of", "met", "runs"}
 LIMITED = {"measure", "value", "unit", "limit", "met", "median", "worst", "n"} | MACHINE
 
 
@@ -38,8 +50,39 @@ def test_runs_and_finds_every_job_where_it_should_be(name: str, dsn: str) -> Non
     figures = figures_of(name, "--smoke", "--dsn", dsn)
     assert figures
     assert all(set(figure) == KEYS for figure in figures)
-    assert all(figure["measure"].startswith(name.replace("_many", "")) for figure in figures)
-    assert all(figure["value"] > 0 and figure["floor"] > 0 for figure in figures)
+    assert all(figure["measure"].startswith(name) for figure in figures)
+    compared = [figure for figure in figures if "pgbench" not in figure["measure"]]
+    assert all(figure["value"] > 0 and figure["floor"] > 0 for figure in compared)
+
+
+def test_the_one_of_enqueue_counts_what_sleeping_workers_send() -> None:
+    """On a server of its own, since it must have pg_stat_statements."""
+    (figure,) = figures_of("enqueue", "--smoke", "--only", "sleeping workers")
+    assert figure["value"] >= 2  # at least a claim and a settle
+    assert (figure["floor"], figure["ratio"], figure["limit_of"]) == (None, None, "value")
+
+
+def test_the_one_of_costs_counts_what_each_stage_writes(dsn: str) -> None:
+    """There is no floor; how many rows a stage writes is known."""
+    figures = figures_of("cost", "--smoke", "--dsn", dsn)
+    assert all(set(figure) == KEYS for figure in figures)
+    values = {figure["measure"]: figure["value"] for figure in figures}
+    assert all(value > 0 for name, value in values.items() if name.endswith(("CPU", "WAL")))
+    rows = {name: round(value) for name, value in values.items() if name.endswith("rows 100, rows written")}
+    assert rows == {
+        "cost, enqueue, rows 100, rows written": 2,
+        "cost, claim, rows 100, rows written": 2,
+        "cost, heartbeat, rows 100, rows written": 1,
+        "cost, complete, rows 100, rows written": 2,
+        "cost, fail and wait for another attempt, rows 100, rows written": 3,
+        "cost, prune, rows 100, rows written": 2,
+    }
+
+
+def test_the_one_of_memory_looks_at_a_worker_from_the_first_job_to_the_last(dsn: str) -> None:
+    above, growth = figures_of("memory", "--samples", "1", "--jobs", "3000", "--dsn", dsn)
+    assert all(set(each) == LIMITED for each in (above, growth))
+    assert above["value"] > 0
 
 
 def test_the_one_of_limits_completes_every_job_and_puts_the_jam_aside(dsn: str) -> None:

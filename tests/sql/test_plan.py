@@ -18,13 +18,14 @@ from kit.databases import Databases
 from kit.plans import WARM_UP, buffers
 from kit.waiting import eventually
 
-BACKLOG = 200_000
+BACKLOG = 500_000
 
 
 @frozen
 class Backlog:
-    """A database with 200,000 due jobs in `big`, and in `future` as many of a higher priority than its due ones.
+    """A database with 1,000,000 queued jobs and 500,000 that have ended.
 
+    Half of the queued ones are due in `big`, the others are in `future` and of a higher priority than its due ones.
     *small* is what claims of 10 and of 100 cost while there was nothing in it but 2,000 jobs. *oldest* is a session
     whose plans were made when it had a dozen, so that reading all of them was cheapest.
     """
@@ -54,12 +55,35 @@ def _fill(sql: Contract, queue: str, rows: int, *, first_priority: int = 0, dela
     )
 
 
+def _fill_finished(sql: Contract, rows: int) -> None:
+    """Store jobs that have succeeded, none of which is to be deleted today."""
+    sql.run(
+        """
+        with job as (
+          insert into taskq.jobs (queue, task, payload, priority, max_attempts, backoff, backoff_max, lease,
+                                  created_at, enqueued_by)
+          select 'past', 't', '{}', 0, 5, '30 s', '1 h', '60 s', taskq.clock(), user from generate_series(1, %s)
+          returning id, queue, task, priority, created_at)
+        insert into taskq.finished (
+          id, queue, task, status, outcome, verb, attempt_id, worker_id, claimed_at, finished_at, purge_at, priority,
+          scheduled_at, attempt_count, failure_count, expiry_streak, snooze_count, is_unique, is_ordered, watched)
+        select id, queue, task, 'succeeded', 'success', 'complete', nextval('taskq.fence'), 'w', created_at, created_at,
+          created_at + interval '1 day' + id * interval '1 ms', priority, created_at, 1, 0, 0, 0, false, false, false
+        from job
+        """,
+        rows,
+    )
+
+
 @pytest.fixture(scope="module")
 def backlog(databases: Databases) -> Iterator[Backlog]:
     with databases.copy() as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         sql = Contract(conn)
-        for table in ("jobs", "ready", "running"):  # so that no other statistics arrive by themselves
+        for table in ("jobs", "ready", "running", "finished", "attempts"):
+            # so that no other statistics arrive by themselves
             sql.run(f"alter table taskq.{table} set (autovacuum_enabled = off)")
+            # filled in two thirds of the time; nothing else is different
+            sql.run(f"alter table taskq.{table} set unlogged")
         _fill(sql, "tiny", 12)
         sql.run("analyze")
         for _ in range(2 * WARM_UP):
@@ -70,6 +94,7 @@ def backlog(databases: Databases) -> Iterator[Backlog]:
         _fill(sql, "big", BACKLOG)
         _fill(sql, "future", BACKLOG, first_priority=100, delay="1 day")
         _fill(sql, "future", 10_000)
+        _fill_finished(sql, BACKLOG)
         yield Backlog(dsn, small, oldest=sql)
 
 
@@ -137,8 +162,8 @@ def test_a_claim_costs_by_the_rows_it_returns(backlog: Backlog, session: Callabl
         if statistics == "fresh":
             session().run("analyze")
         elif statistics == "of other queues":
-            _fill(session(), "late", BACKLOG // 4, first_priority=100, delay="1 day")
-            _fill(session(), "late", BACKLOG // 4)
+            _fill(session(), "late", BACKLOG // 10, first_priority=100, delay="1 day")
+            _fill(session(), "late", BACKLOG // 10)
             queues = ["late"]
         for sql in (backlog.oldest, session()):
             for queue in queues:
@@ -200,31 +225,61 @@ def _one(sql: Contract, function: str) -> str:
     return f"{function}({attempt['job_id']}, {attempt['attempt_id']})"
 
 
-def _beat_ten(sql: Contract) -> str:
-    attempts = _attempts(sql, 10)
+def _beat(sql: Contract, count: int) -> str:
+    attempts = _attempts(sql, count)
     job_ids, fences = ([each[name] for each in attempts] for name in ("job_id", "attempt_id"))
     return f"heartbeat('w', array{job_ids}::bigint[], array{fences}::bigint[])"
 
 
-def _settle_ten(sql: Contract, verb: str) -> str:
+def _settle(sql: Contract, verb: str, count: int) -> str:
     fields = {"delay": 60} if verb == "snooze" else {}
     document = [
         {"job_id": each["job_id"], "attempt_id": each["attempt_id"], "verb": verb, **fields}
-        for each in _attempts(sql, 10)
+        for each in _attempts(sql, count)
     ]
     return f"settle('w', '{json.dumps(document)}')"
 
 
+def _enqueue_hundred(sql: Contract) -> str:
+    return f"enqueue_many('big', '{json.dumps([{'task': 't'}] * 100)}')"
+
+
+def _take_back_ten(sql: Contract) -> str:
+    sql.run_out(*(each["job_id"] for each in _attempts(sql, 10)))
+    return "take_back()"
+
+
+def _prune_hundred(sql: Contract) -> str:
+    sql.run(
+        "update taskq.finished set purge_at = taskq.clock() - interval '1 minute' where id = any (array("
+        "select id from taskq.finished where purge_at > taskq.clock() order by purge_at limit 100))"
+    )
+    return "prune()"
+
+
+def _redrive_one(sql: Contract) -> str:
+    [attempt] = _attempts(sql, 1)
+    sql.rows(f"select * from taskq.fail({attempt['job_id']}, {attempt['attempt_id']}, 'error', false)")
+    return f"redrive({attempt['job_id']})"
+
+
 #: How each call is made, and how many buffers it may touch: about twice what it does.
 CALLS: dict[str, tuple[Callable[[Contract], str], int]] = {
+    "claim one": (lambda sql: _claim("big", 1), 250),
+    "claim ten": (lambda sql: _claim("big", 10), 500),
+    "claim a hundred": (lambda sql: _claim("big", 100), 3300),
     "enqueue": (lambda sql: "enqueue('big', 't')", 30),
     "enqueue with a key": (lambda sql: "enqueue('big', 't', p_unique_key => random()::text)", 60),
+    "enqueue_many of a hundred": (_enqueue_hundred, 1600),
     "poll_hint": (lambda sql: "poll_hint(array['small', 'big', 'future'])", 400),
-    "heartbeat of ten": (_beat_ten, 250),
-    "settle ten complete": (lambda sql: _settle_ten(sql, "complete"), 250),
-    "settle ten fail": (lambda sql: _settle_ten(sql, "fail"), 400),
-    "settle ten snooze": (lambda sql: _settle_ten(sql, "snooze"), 400),
-    "settle ten cancel": (lambda sql: _settle_ten(sql, "cancel"), 250),
+    "heartbeat of ten": (lambda sql: _beat(sql, 10), 250),
+    "heartbeat of a hundred": (lambda sql: _beat(sql, 100), 1500),
+    "settle a hundred complete": (lambda sql: _settle(sql, "complete", 100), 1700),
+    "settle a hundred fail": (lambda sql: _settle(sql, "fail", 100), 3700),
+    "settle ten complete": (lambda sql: _settle(sql, "complete", 10), 250),
+    "settle ten fail": (lambda sql: _settle(sql, "fail", 10), 400),
+    "settle ten snooze": (lambda sql: _settle(sql, "snooze", 10), 400),
+    "settle ten cancel": (lambda sql: _settle(sql, "cancel", 10), 250),
     "complete": (lambda sql: _one(sql, "complete"), 60),
     "attempt_state": (lambda sql: _one(sql, "attempt_state"), 60),
     "get_job": (lambda sql: f"get_job({sql.new_job(queue='big')})", 60),
@@ -234,6 +289,8 @@ CALLS: dict[str, tuple[Callable[[Contract], str], int]] = {
     "list_jobs": (lambda sql: "list_jobs(p_limit => 10)", 500),
     "expire_ttl": (lambda sql: "expire_ttl()", 30),
     "prune": (lambda sql: "prune()", 60),
+    "prune a hundred": (_prune_hundred, 2300),
+    "redrive": (_redrive_one, 120),
 }
 
 
@@ -246,3 +303,40 @@ def test_no_step_of_a_job_costs_by_what_waits(session: Callable[[], Contract]) -
         costs[name] = min(buffers(sql, call(sql)) for _ in range(3))
 
     assert {name: cost for name, cost in costs.items() if cost > CALLS[name][1]} == {}
+
+
+def test_taking_back_costs_by_what_runs(session: Callable[[], Contract]) -> None:
+    """It looks at each job that runs, of which there are as many as slots and not as jobs."""
+    sql = session()
+    for _ in range(WARM_UP):
+        sql.rows(f"select * from taskq.{_take_back_ten(sql)}")
+    running = sql.value("select count(*) from taskq.running")
+    cost = min(buffers(sql, _take_back_ten(sql)) for _ in range(3))
+
+    assert cost <= 2 * running + 500
+
+
+@pytest.mark.parametrize(
+    ("index", "name"),
+    [
+        ("ready_claim", "claim ten"),
+        ("finished_purge", "prune a hundred"),
+        ("ready_pkey", "cancel_job that waits"),
+    ],
+)
+def test_a_wrong_plan_costs_more_than_is_allowed(
+    session: Callable[[], Contract], index: str, name: str
+) -> None:
+    """What a plan would cost that does not use the index: a proof that the numbers above would notice."""
+    sql = session()
+    make, most = CALLS[name]
+    call = make(sql)
+    with sql.conn.transaction(force_rollback=True):
+        table, _, constraint = index.partition("_")
+        if constraint == "pkey":
+            sql.run(f"alter table taskq.{table} drop constraint {index}")
+        else:
+            sql.run(f"drop index taskq.{index}")
+        cost = buffers(sql, call)
+
+    assert cost > 2 * most

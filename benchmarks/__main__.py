@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from benchmarks import compare
+from benchmarks import compare, everything
 from benchmarks.idle import idle
 from benchmarks.limits import limits
 from benchmarks.memory import memory
@@ -16,7 +16,7 @@ def main() -> None:
     """Measure the queue. Every run is checked; exit code 1 if one was not right."""
 
 
-for command in (*compare.commands(), idle, limits, memory, soak):
+for command in (*compare.commands(), idle, limits, memory, everything.command(), soak):
     main.add_command(command)
 
 

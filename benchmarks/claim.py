@@ -36,7 +36,7 @@ Claimed = list[tuple[int, int]]
 def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
     """Every number of clients with every number of rows; then many clients against a few; then pgbench."""
     for rows, jobs in ROWS.items():
-        for clients in CLIENTS:
+        for clients in CLIENTS[:3] if scale.smoke else CLIENTS:
             size = scale.size(jobs)
             name = f"claim, clients {clients}, rows {rows}"
             limit = LIMIT if clients <= LIMITED_TO else None
@@ -45,22 +45,23 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
                 product=_Product(site, clients, rows, size),
                 floor=_Floor(site, clients, rows, size),
             )
-    yield from _crowds(site, scale.size(CROWD_JOBS))
+    crowd, few = (4, 2) if scale.smoke else (CROWD, FEW)
+    yield from _crowds(site, crowd, few, scale.size(CROWD_JOBS))
     yield from _pgbench(site, scale.size(CROWD_JOBS))
 
 
-def _crowds(site: Site, jobs: int) -> Iterator[Benchmark]:
+def _crowds(site: Site, crowd: int, few: int, jobs: int) -> Iterator[Benchmark]:
     """Many clients of one kind against a few of the same."""
     sides: dict[str, tuple[type[_Product] | type[_Floor], float | None]] = {
         "": (_Product, KEPT),
         " of the raw loop": (_Floor, None),
     }
     for whose, (side, limit) in sides.items():
-        name = f"claim, {CROWD} clients{whose} against {FEW}, rows {CROWD_ROWS}"
+        name = f"claim, {crowd} clients{whose} against {few}, rows {CROWD_ROWS}"
         yield Benchmark(
             measures=(Measure(name=name, unit="jobs/s", limit=limit),),
-            product=side(site, CROWD, CROWD_ROWS, jobs),
-            floor=side(site, FEW, CROWD_ROWS, jobs),
+            product=side(site, crowd, CROWD_ROWS, jobs),
+            floor=side(site, few, CROWD_ROWS, jobs),
         )
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks with two sides, the product and its floor: a command for each, and one for all of them."""
+"""The benchmarks with two sides, the product and its floor: a command for each."""
 
 from __future__ import annotations
 
@@ -97,13 +97,14 @@ class Request:
 
 
 def commands() -> Iterator[click.Command]:
-    """Return the commands."""
+    """Return a command for each."""
     for name, about in _ABOUT.items():
-        yield _command(name, [name], about)
-    yield _command("all", list(BENCHMARKS), f"{', '.join(BENCHMARKS)}, one after the other.")
+        yield command(name, [name], about)
 
 
-def _command(command: str, names: Sequence[str], about: str) -> click.Command:
+def command(name: str, names: Sequence[str], about: str) -> click.Command:
+    """Return the command *name*, which runs the benchmarks *names*."""
+
     def call(
         as_json: bool,
         dsn: str | None,
@@ -131,7 +132,7 @@ def _command(command: str, names: Sequence[str], about: str) -> click.Command:
 
     for option in reversed(_OPTIONS):
         call = option(call)
-    return click.command(command, help=f"{about} Against what PostgreSQL can do by itself.")(call)
+    return click.command(name, help=f"{about} Against what PostgreSQL can do by itself.")(call)
 
 
 def _run(server_dsn: str, names: Sequence[str], request: Request) -> None:

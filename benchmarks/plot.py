@@ -32,14 +32,23 @@ def write(figures: Sequence[Figure], where: Machine, path: str) -> None:
         ratio = figure.ratio or 0.0
         spread = [[max(0.0, ratio - figure.q25)], [max(0.0, figure.q75 - ratio)]]
         axes.barh(place, ratio, height=0.7, color=_colour(figure), xerr=spread, ecolor="#222222", capsize=2)
-        if figure.limit_of == "ratio" and figure.limit is not None:
-            axes.plot([figure.limit] * 2, [place - 0.45, place + 0.45], color="black", linewidth=2)
+        mark = _mark(figure)
+        if mark is not None:
+            axes.plot([mark] * 2, [place - 0.45, place + 0.45], color="black", linewidth=2)
     axes.set_yticks(range(len(drawn)), [figure.measure for figure in drawn], fontsize=8)
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.axvline(1.0, color="#999999", linewidth=0.8, linestyle=":")
     axes.set_xlabel("ratio to the floor, with its quartiles; the line is what must be reached")
     axes.set_title(f"PostgreSQL {where.server}, Python {where.python}, {where.cpus} CPUs", fontsize=9)
     picture.savefig(path, format="png", dpi=110)
+
+
+def _mark(figure: Figure) -> float | None:
+    """Return the ratio that must be reached; the greatest value of a cost has one too, by the floor it met."""
+    if figure.limit is None or figure.floor is None:
+        return None
+    return figure.limit if figure.limit_of == "ratio" else figure.floor / figure.limit
 
 
 def _colour(figure: Figure) -> str:

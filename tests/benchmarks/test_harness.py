@@ -12,7 +12,7 @@ import pytest
 from attrs import define, evolve, field
 from click.testing import CliRunner
 
-from benchmarks import compare, harness, plot
+from benchmarks import compare, harness, pgbench, plot
 from benchmarks.__main__ import main
 from benchmarks.benchmark import Benchmark, Incorrect, Measure
 from benchmarks.figures import Figure, Machine
@@ -156,6 +156,21 @@ def test_says_what_a_picture_needs_before_it_measures(
     result = CliRunner().invoke(main, ["claim", "--plot", str(tmp_path / "ratios.png")])
     assert result.exit_code == 2
     assert "--plot needs matplotlib: pip install 'taskq-sync[bench]'" in result.output
+
+
+def test_leaves_out_pgbench_with_a_note_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pgbench.shutil, "which", lambda name: None)
+    monkeypatch.setattr(pgbench.importlib.util, "find_spec", lambda name: None)
+    assert pgbench.program() is None
+    assert "no pgbench here" in capsys.readouterr().err
+
+
+def test_all_runs_every_benchmark() -> None:
+    told = main.commands["all"].help
+    assert told is not None
+    assert [name for name in main.commands if name not in told and name not in ("all", "soak")] == []
 
 
 def test_writes_a_figure_as_one_line_of_json() -> None:

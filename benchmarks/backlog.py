@@ -24,9 +24,7 @@ JOBS = 4_000
 ROWS = 100
 SLOTS = 8
 
-#: Claims of which the buffers are counted, before those that are timed: as many as the due jobs of one priority of the
-#: small tables, so that both sides come to pages that nobody has changed since they were vacuumed. Such pages cost one
-#: buffer more for each row, of the visibility map; later the small tables would have none of them left.
+#: Claims of which the buffers are counted, after those that are timed.
 COUNTED = 5
 
 _FIRST = "select min(id) from taskq.ready"
@@ -110,21 +108,24 @@ class _Tables:
 
 @frozen
 class _ClaimSome:
-    """A client: claims some jobs and counts the buffers, and then *jobs* jobs as fast as it can.
+    """A client: claims *jobs* jobs as fast as it can, and then some more of which it counts the buffers.
 
-    Returns the ids of the latter, their seconds, and the buffers of each of the former.
+    Returns the ids, the seconds of the first ones, and the buffers of each job of the last ones.
     """
 
     jobs: int
 
     def __call__(self, conn: psycopg.Connection[Any]) -> tuple[list[int], float, float]:
-        buffers = sum(stock.claim_buffers(conn, ROWS) for _ in range(COUNTED)) / (COUNTED * ROWS)
         claimed: list[int] = []
         began = time.perf_counter()
         while len(claimed) < self.jobs:
             claimed += [job_id for job_id, _ in stock.claim(conn, ROWS)]
         seconds = time.perf_counter() - began
-        return claimed, seconds, buffers
+        return (
+            claimed,
+            seconds,
+            sum(stock.claim_buffers(conn, ROWS) for _ in range(COUNTED)) / (COUNTED * ROWS),
+        )
 
 
 @define

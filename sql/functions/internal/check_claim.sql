@@ -13,7 +13,6 @@ create or replace function taskq.check_claim(
 )
 returns void
 language plpgsql
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_fault text := case

@@ -23,11 +23,20 @@ returns setof taskq.claimed_job
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
+set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
-  v_ids   bigint[];
-  v_keyed boolean;
-  v_named boolean;
+  v_now   constant timestamptz := taskq.clock();
+  v_left  int := p_limit;
+  v_moved int;
+  v_whole boolean := false;
+  v_found record;
+  v_tids  tid[];
 begin
   perform taskq.check_claim(p_queues collate "default", p_worker_id collate "default", p_limit, p_lease);
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -39,23 +48,54 @@ begin
     perform set_config('synchronous_commit', 'on', true);
   end if;
 
-  if exists (select from taskq.signals s where s.kind = 'key') then
-    perform taskq.restore_keys();
-  end if;
-  select c.ids, c.keyed, c.named into v_ids, v_keyed, v_named
-  from taskq.claim_candidates(p_queues collate "default", p_limit) c;
-  if v_keyed then
-    v_ids := taskq.admit_keys(v_ids);
-  end if;
-  if v_named then
-    -- a key that counts only until the start is now for whoever asks next; one that is free
-    -- already, of a job that came back without it, may be locked by who takes it
-    update taskq.unique_keys u set free = true where u.job_id = any (v_ids) and u.waiting and not u.free;
-  end if;
-  if cardinality(v_ids) > 0 then
+  loop
+    v_found := taskq.claim_candidates(p_queues collate "default", v_left, v_whole);
+    v_tids := v_found.tids;
+    if v_found.keyed then
+      v_tids := taskq.admit_keys(v_tids);
+    end if;
+    exit when v_tids = '{}';
+    if v_found.named then
+      -- a key that counts only until the start is now for whoever asks next; one that is free
+      -- already, of a job that came back without it, may be locked by who takes it
+      update taskq.unique_keys u set free = true
+      where u.job_id = any (array(select r.id from taskq.ready r where r.ctid = any (v_tids)))
+        and u.waiting and not u.free;
+    end if;
+
     return query
-    select * from taskq.claim_move(v_ids, p_queues collate "default", p_worker_id collate "default", p_lease);
-  end if;
+    with work as materialized (
+      select r.ctid as tid, r.*, j.payload, j.headers, j.max_attempts, j.created_at,
+        coalesce(p_lease, j.lease) as lease, nextval('taskq.fence') as attempt_id
+      from taskq.ready r
+      cross join lateral (select * from taskq.jobs where jobs.id = r.id limit 1) j
+      where r.ctid = any (v_tids)
+    ),
+    gone as (
+      delete from taskq.ready r where r.ctid = any (array(select w.tid from work w))
+    ),
+    leased as (
+      insert into taskq.running (
+        id, attempt_id, queue, task, priority, scheduled_at, expires_at, concurrency_key,
+        worker_id, claimed_at, lease, lease_expires_at, attempt_count, failure_count,
+        expiry_streak, snooze_count, progress, is_unique, is_ordered,
+        watched)
+      select w.id, w.attempt_id, w.queue, w.task, w.priority, w.scheduled_at, w.expires_at,
+        w.concurrency_key, p_worker_id, v_now, w.lease, v_now + w.lease, w.attempt_count + 1,
+        w.failure_count, w.expiry_streak, w.snooze_count, w.progress, w.is_unique, w.is_ordered, w.watched
+      from work w
+    )
+    select w.id, w.attempt_id, w.queue, w.task, w.payload, w.headers, w.progress, w.priority,
+      w.attempt_count + 1, w.failure_count, w.max_attempts, w.expiry_streak, w.scheduled_at,
+      w.created_at, w.lease, v_now + w.lease, w.concurrency_key
+    from work w
+    order by array_position(p_queues, w.queue), w.priority desc, w.scheduled_at, w.id;
+    get diagnostics v_moved = row_count;
+    -- rows without their request are left where they are: look again, for what stands behind them
+    exit when v_moved = cardinality(v_tids) or v_whole;
+    v_left := v_left - v_moved;
+    v_whole := true;
+  end loop;
 end
 $$;
 

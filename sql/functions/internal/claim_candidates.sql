@@ -28,6 +28,15 @@ language plpgsql
 as $$
 declare
   v_now      constant timestamptz := taskq.clock();
+  v_setting  constant text := 'taskq_sync.places_' || 'taskq.ready_claim'::regclass::oid;
+  v_places   jsonb := nullif(current_setting(v_setting, true), '');
+  v_hints    jsonb;             -- of the queue, a list of [priority, scheduled_at, id]; null = none
+  v_hint     int;
+  v_floor    int;
+  v_blocks   bigint;            -- pages and entries of the index that the queue has cost
+  v_entries  bigint;
+  v_long     boolean;
+  v_before   tid[];             -- what the queues before have given
   v_restored boolean := false;  -- signals have been seen to, or there are none
   v_queue    text;
   v_below    int;               -- the priorities that are still to be looked at
@@ -44,11 +53,40 @@ begin
   keyed := false;
   named := false;
   foreach v_queue in array p_queues loop
+    v_before := tids;
+    v_blocks := pg_stat_get_xact_blocks_fetched('taskq.ready_claim'::regclass);
+    v_entries := pg_stat_get_xact_tuples_returned('taskq.ready_claim'::regclass);
+    v_hints := case
+      when v_places is not null and not p_whole then taskq.valid_places(v_places -> v_queue, v_queue)
+    end;
+    v_hint := 0;
     v_below := 32768;
     v_priority := null;
     v_at := '-infinity';
     v_id := 0;
     while cardinality(tids) < p_limit loop
+      if v_hints is not null and v_priority is null then
+        v_floor := coalesce((v_hints -> v_hint ->> 0)::int, -32769);
+        select r.priority into v_priority
+        from taskq.ready r
+        where r.queue = v_queue and r.hold is null and r.priority < v_below and r.priority > v_floor
+        order by r.priority desc
+        limit 1;
+        if found then
+          v_at := '-infinity';
+          v_id := 0;
+        elsif v_floor > -32769 then
+          v_priority := v_floor;
+          v_at := (v_hints -> v_hint ->> 1)::timestamptz;
+          v_id := (v_hints -> v_hint ->> 2)::bigint;
+          v_hint := v_hint + 1;
+        else  -- too few: look from the very start; what is ours already is not locked for us
+          v_hints := null;
+          v_below := 32768;
+          tids := v_before;
+        end if;
+      end if;
+
       select array_agg(c.tid), min(c.priority), bool_or(c.special)
       into v_tids, v_found, v_special
       from (
@@ -71,6 +109,11 @@ begin
         for update of r skip locked
       ) c;
 
+      if v_tids is null and v_hints is not null then
+        v_below := v_priority;
+        v_priority := null;
+        continue;
+      end if;
       if v_tids is null then
         if not v_restored then
           v_restored := true;
@@ -116,6 +159,19 @@ begin
       v_at := '-infinity';
       v_id := 0;
     end loop;
+
+    v_blocks := pg_stat_get_xact_blocks_fetched('taskq.ready_claim'::regclass) - v_blocks;
+    v_entries := pg_stat_get_xact_tuples_returned('taskq.ready_claim'::regclass) - v_entries;
+    v_long := v_blocks > 12 + p_limit / 64 or v_entries > 2 * p_limit + 300;
+    if v_long and cardinality(tids) = p_limit and not keyed then
+      v_places := coalesce(v_places, '{}') || taskq.note_places(
+        v_queue, tids[p_limit], v_places -> v_queue,
+        case when v_hints is null then interval '5 ms' + v_entries * interval '6 us' + v_blocks * interval '40 us' end);
+      perform set_config(v_setting, v_places::text, false);
+    elsif v_hints is null and v_places ? v_queue then
+      v_places := v_places - v_queue;
+      perform set_config(v_setting, v_places::text, false);
+    end if;
   end loop;
 end
 $$;

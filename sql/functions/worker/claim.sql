@@ -65,11 +65,11 @@ begin
 
     return query
     with work as materialized (
-      select r.ctid as tid, r.*, j.payload, j.headers, j.max_attempts, j.created_at,
+      select t.tid, r.*, j.payload, j.headers, j.max_attempts, j.created_at,
         coalesce(p_lease, j.lease) as lease, nextval('taskq.fence') as attempt_id
-      from taskq.ready r
+      from unnest(v_tids) as t (tid)
+      cross join lateral (select * from taskq.ready where ready.ctid = t.tid limit 1) r
       cross join lateral (select * from taskq.jobs where jobs.id = r.id limit 1) j
-      where r.ctid = any (v_tids)
     ),
     gone as (
       delete from taskq.ready r where r.ctid = any (array(select w.tid from work w))
@@ -88,8 +88,7 @@ begin
     select w.id, w.attempt_id, w.queue, w.task, w.payload, w.headers, w.progress, w.priority,
       w.attempt_count + 1, w.failure_count, w.max_attempts, w.expiry_streak, w.scheduled_at,
       w.created_at, w.lease, v_now + w.lease, w.concurrency_key
-    from work w
-    order by array_position(p_queues, w.queue), w.priority desc, w.scheduled_at, w.id;
+    from work w;
     get diagnostics v_moved = row_count;
     -- rows without their request are left where they are: look again, for what stands behind them
     exit when v_moved = cardinality(v_tids) or v_whole;

@@ -188,7 +188,8 @@ def test_a_claim_reaches_every_row_by_an_index(session: Callable[[], Contract], 
     for node in nodes:
         loops = node.get("Actual Loops", 1)
         assert node.get("Actual Rows", 0) * loops <= 20, node  # ten jobs, and ten priorities
-        assert node.get("Rows Removed by Filter", 0) * loops == 0, node
+        if "Relation Name" in node:
+            assert node.get("Rows Removed by Filter", 0) * loops == 0, node
 
 
 def _attempts(sql: Contract, count: int) -> list[Row]:

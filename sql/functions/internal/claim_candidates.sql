@@ -7,8 +7,24 @@
 -- signals have to be seen to before. The caller holds the planner to the index, since statistics
 -- taken while the table was small would make it sort. Rows whose time to live is over are put
 -- aside until expire_ttl ends them, so that a million of them do not slow the claims: each is met
--- once. One that has a concurrency key leaves a signal, since others of its key may be on hold
--- behind it. After three such looks the claim goes on with the next queue.
+-- once. After three such looks the claim goes on with the next queue.
+--
+-- What was claimed stays in the index until vacuum has been there: as empty pages, and under a
+-- snapshot of another session as entries that lead to dead rows. A walk over many of those is
+-- noticed by the counters of the session, which then remembers behind which job of each priority
+-- it may begin. It begins at the very start again when it finds too few, when a signal may have
+-- brought something back, and after about twenty times as long as the walk took, at most 5 s: so
+-- long may what comes to stand before the place (a raised priority, a past time, a slow commit, a
+-- claim that is rolled back) have to wait, and nobody comes back short because of it. A walk of
+-- two pages or so is not worth that, and the order is exact. Where track_counts is off, nothing is
+-- noticed, and claims decay as described below.
+--
+-- Measured, batches of 100 and single ones, CPU of the server per job after 100,000 claims:
+--   nothing remembered: 33 and 2,232 us; under an old snapshot 229 and 23,671 us
+--   with places: 21 and 815 us; under an old snapshot 21 and 544 us
+--   a probe of jobs for each candidate, ids instead of tids, a statement for the pause, one for the
+--   signals and one for the priority: 0.89 of the rate at 500 rows, 0.82 at 10
+-- 32 clients at 100 rows reach 0.94 of the rate of 4, without tickets: 0.84 before, 0.59 the raw floor.
 --
 -- Arguments: p_queues in the order to serve; p_limit; p_whole: pass over rows without their request.
 -- Returns: tids, places of rows in ready, in claim order, which last as long as the locks do; keyed,
@@ -35,6 +51,7 @@ declare
   v_floor    int;
   v_blocks   bigint;            -- pages and entries of the index that the queue has cost
   v_entries  bigint;
+  v_steps    int;               -- how many times it was looked at
   v_long     boolean;
   v_before   tid[];             -- what the queues before have given
   v_restored boolean := false;  -- signals have been seen to, or there are none
@@ -53,7 +70,9 @@ begin
   keyed := false;
   named := false;
   foreach v_queue in array p_queues loop
+    exit when cardinality(tids) = p_limit;
     v_before := tids;
+    v_steps := 0;
     v_blocks := pg_stat_get_xact_blocks_fetched('taskq.ready_claim'::regclass);
     v_entries := pg_stat_get_xact_tuples_returned('taskq.ready_claim'::regclass);
     v_hints := case
@@ -65,6 +84,7 @@ begin
     v_at := '-infinity';
     v_id := 0;
     while cardinality(tids) < p_limit loop
+      v_steps := v_steps + 1;
       if v_hints is not null and v_priority is null then
         v_floor := coalesce((v_hints -> v_hint ->> 0)::int, -32769);
         select r.priority into v_priority
@@ -83,6 +103,8 @@ begin
         else  -- too few: look from the very start; what is ours already is not locked for us
           v_hints := null;
           v_below := 32768;
+          v_at := '-infinity';
+          v_id := 0;
           tids := v_before;
         end if;
       end if;
@@ -162,7 +184,7 @@ begin
 
     v_blocks := pg_stat_get_xact_blocks_fetched('taskq.ready_claim'::regclass) - v_blocks;
     v_entries := pg_stat_get_xact_tuples_returned('taskq.ready_claim'::regclass) - v_entries;
-    v_long := v_blocks > 12 + p_limit / 64 or v_entries > 2 * p_limit + 300;
+    v_long := v_blocks > 8 * v_steps + 8 + p_limit / 64 or v_entries > 2 * p_limit + 300;
     if v_long and cardinality(tids) = p_limit and not keyed then
       v_places := coalesce(v_places, '{}') || taskq.note_places(
         v_queue, tids[p_limit], v_places -> v_queue,

@@ -1,9 +1,11 @@
 -- Take up to p_limit due jobs under a lease, each with a fence of its own.
 --
--- candidates, admit, move: three internal functions; a queue that uses no keys calls none
--- of theirs. It may return fewer jobs than there are: poll_hint then says `ready`. The fence
--- is drawn here and must never be drawn twice, so the commit is synchronous whatever the
+-- Candidates, admit, move: the first two are internal functions, and a queue that uses no keys
+-- calls none of theirs. It may return fewer jobs than there are: poll_hint then says `ready`. The
+-- fence is drawn here and must never be drawn twice, so the commit is synchronous whatever the
 -- role's setting. Meant for up to about 20 priorities in use per queue.
+-- Where much has been claimed since the last vacuum, a job that comes to stand before what was
+-- claimed last may wait for up to 5 s behind others of its priority: see claim_candidates.
 --
 -- Arguments: p_queues 1 to 100 names, served in this order; p_worker_id up to 255 bytes;
 --   p_limit 1 to 1000; p_lease 0.1 s to 1 day, null = each job's own.
@@ -63,6 +65,17 @@ begin
         and u.waiting and not u.free;
     end if;
 
+    -- The move is a statement here, since the rows of a function would go through one more tuplestore,
+    -- and each setting of a function costs every call: those above serve the candidates too. Rows are
+    -- reached by tid: they are locked, so they stay where they are. Each join is lateral and of one row,
+    -- so that no statistics can make it another one, and the rows keep the order of the candidates
+    -- without a sort. One without its request (check_integrity reports it) is left where it is, so that
+    -- it can neither be dropped nor stop the queue.
+    --
+    -- Measured at 500 rows a call, CPU of the server per job under a profiler: a function for the move,
+    -- rows reached by id and sorted 24.7 us; this 21.9 us. Without the planner settings the same, but a
+    -- plan made while tables were small would stay. Deleting first and joining what was deleted: the
+    -- same, and it needs the sort, 4 % of a call.
     return query
     with work as materialized (
       select t.tid, r.*, j.payload, j.headers, j.max_attempts, j.created_at,

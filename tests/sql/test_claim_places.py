@@ -87,7 +87,8 @@ def test_job_before_the_place_is_taken_first_after_five_seconds(
 def test_job_that_a_signal_brings_back_is_taken_first(sql: Contract, jobs: list[object]) -> None:
     held = sql.new_job(concurrency_key="k")
     sql.run(
-        "update taskq.ready set hold = 'key', scheduled_at = scheduled_at - interval '1 hour' where id = %s", held
+        "update taskq.ready set hold = 'key', scheduled_at = scheduled_at - interval '1 hour' where id = %s",
+        held,
     )
     sql.run("insert into taskq.signals (kind, key) values ('key', 'k')")
 
@@ -118,6 +119,8 @@ def test_places_are_forgotten_when_the_queue_is_empty(sql: Contract, jobs: list[
     assert not _remembers(sql)
 
 
-def test_claim_of_a_session_without_places_finds_the_same(sql: Contract, other: Contract, jobs: list[object]) -> None:
+def test_claim_of_a_session_without_places_finds_the_same(
+    sql: Contract, other: Contract, jobs: list[object]
+) -> None:
     sql.run("discard all")
     assert _claim(sql) == jobs[:BATCH]

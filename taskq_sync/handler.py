@@ -123,7 +123,7 @@ class Handler:
     def load(self, payload: JsonValue) -> dict[str, Any]:
         """Return the keyword arguments that a payload stands for. Raises `PayloadError` when it does not
         fit."""
-        shape = self.shape()
+        shape = self._shape or self.shape()
         if not isinstance(payload, dict):
             raise PayloadError(f"the payload of {self._task} is no object")
         if shape.whole is not None:

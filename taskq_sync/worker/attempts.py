@@ -200,9 +200,10 @@ class Attempts:
     def remove(self, fences: Iterable[int]) -> None:
         """Hold these no longer; unknown ones are ignored."""
         fences = list(fences)
+        pop = self._held.pop
         with self._lock:
             for fence in fences:
-                self._held.pop(fence, None)
+                pop(fence, None)
         if self._onlooker is not None:
             self._onlooker.drop(fences)
 

@@ -66,8 +66,8 @@ def _read_float(text: str) -> float:
     return value
 
 
-# Of 100 bytes, with C parts: this 1.2 us, `decode`, which looks for white space by regular expressions, 2.0 us, and
-# `json.loads` 4.4 us, which makes a decoder for each call with a `parse_float`.
+# Of 100 bytes: by this 0.7 us, by `decode`, which looks for white space by regular expressions, 1.3 us, and by
+# `json.loads`, which makes a decoder for each call that has a `parse_float`, 3.4 us.
 _decoder = json.JSONDecoder(parse_float=_read_float)
 
 

@@ -1,7 +1,7 @@
 """The values that go to and come from the functions of the schema; one class per row type.
 
-All are frozen; the two that come and go for every job of a batch are named tuples, which are made in a third of the
-time. Instants are aware datetimes of the database's clock and are never compared with the local
+All are frozen; the two that come and go for every job of a batch are named tuples, which take half to two thirds of
+the time to make. Instants are aware datetimes of the database's clock and are never compared with the local
 one. JSON travels as text and is parsed when somebody looks at it: a claim of a hundred jobs must not pay
 for payloads that their handlers read later, in other threads. What Python does not hold of it is a `PayloadError`
 then.
@@ -98,7 +98,7 @@ class JobRequest:
 class ClaimedJob:
     """One job under lease, as `claim` returns it. SQL: functions/worker/claim.sql.
 
-    Without slots, because so many fields are set faster in a dict: 0.9 us against 1.6.
+    Without slots, because so many fields are set faster in a dict: 0.8 us against 1.7.
     """
 
     job_id: int

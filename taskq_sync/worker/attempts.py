@@ -58,8 +58,8 @@ class LiveAttempt(Leased):
     ====================  ==========================================  ==========================
     """
 
-    # Stand in the class until somebody writes them: most attempts end before anybody does, and to set them all took
-    # a fifth of what a claim costs in Python.
+    # Stand in the class until somebody writes them: most attempts end before anybody does. To set all of them for each
+    # attempt made it a third dearer: 1.9 us against 1.4.
     stage = Stage.WAITING
     started_at = 0.0
     cancel_requested = False

@@ -45,14 +45,10 @@ class Terms:
     from a moment later, so its lease ends later in any case."""
 
 
+@lru_cache(maxsize=1024)
 def terms_of(lease: timedelta, configured_beat: float | None = None) -> Terms:
     """Return the terms of a *lease*."""
-    # Looked up by a number: a timedelta is hashed by way of a tuple, which took longer than all the rest.
-    return _terms_of(lease.total_seconds(), configured_beat)
-
-
-@lru_cache(maxsize=1024)
-def _terms_of(seconds: float, configured_beat: float | None) -> Terms:
+    seconds = lease.total_seconds()
     margin = max(seconds * MARGIN_SHARE, MARGIN_FLOOR)
     return Terms(seconds, beat_of(seconds, configured_beat), seconds - margin)
 

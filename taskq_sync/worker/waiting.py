@@ -17,7 +17,7 @@ class Waiting:
 
     The slots take attempts without telling: what is found here may have been started, or even ended, a while
     ago. `LiveAttempt.take` decides who has it. What was started is forgotten with the next claim: kept for all of
-    `PATIENCE`, the jobs of a second were in memory, and in every look of the garbage collector.
+    `PATIENCE`, the jobs of a second were in memory and before the garbage collector, 2 us of the claimer for each.
     """
 
     def __init__(self) -> None:

@@ -59,6 +59,13 @@ from taskq.settle(
   p_worker_id => %(worker_id)s::pg_catalog.text, p_settlements => %(settlements)s::pg_catalog.jsonb)
 """
 
+_COMPLETE_MANY = """
+select job_id, attempt_id, result, status, scheduled_at, reason
+from taskq.complete_many(
+  p_worker_id => %(worker_id)s::pg_catalog.text, p_job_ids => %(job_ids)s::pg_catalog.int8[],
+  p_attempt_ids => %(attempt_ids)s::pg_catalog.int8[])
+"""
+
 _ATTEMPT_STATE = """
 select state, status from taskq.attempt_state(
   p_job_id => %(job_id)s::pg_catalog.int8, p_attempt_id => %(attempt_id)s::pg_catalog.int8)
@@ -200,6 +207,7 @@ class Statements:
         self.poll_hint = own(_POLL_HINT)
         self.heartbeat = own(_HEARTBEAT)
         self.settle = own(_SETTLE)
+        self.complete_many = own(_COMPLETE_MANY)
         self.attempt_state = own(_ATTEMPT_STATE)
         self.announce = own(_ANNOUNCE)
         self.sleep_until = own(_SLEEP_UNTIL)

@@ -158,6 +158,7 @@ BAD: list[tuple[str, Row]] = [
     ("claim", {"queues": ["a"], "worker_id": "w1", "limit": 0}),
     ("claim", {"queues": ["a"], "worker_id": "w1", "lease": timedelta(0)}),
     ("heartbeat", {"worker_id": "w1", "job_ids": [1], "attempt_ids": [1, 2]}),
+    ("complete_many", {"worker_id": "w1", "job_ids": [1], "attempt_ids": [1, 2]}),
     ("settle", {"worker_id": "w1", "settlements": {"job_id": 1}}),
     ("poll_hint", {"queues": []}),
     ("announce", {"worker_id": "", "info": {}}),

@@ -199,6 +199,14 @@ class Model(RuleBasedStateMachine):
         ]
         self.call(session, "settle", worker_id=worker, settlements=elements)
 
+    @calls("complete_many")
+    @precondition(lambda self: self.handed_out)
+    @rule(session=given.sessions, worker=given.worker, which=st.lists(given.which, max_size=4))
+    def complete_many(self, session: int, worker: str, which: list[int]) -> None:
+        attempts = self._attempts(which)
+        job_ids, fences = [each[0] for each in attempts], [each[1] for each in attempts]
+        self.call(session, "complete_many", worker_id=worker, job_ids=job_ids, attempt_ids=fences)
+
     @precondition(lambda self: self._running())
     @rule(session=given.sessions, worker=given.worker, ends=st.lists(given.ends, min_size=1, max_size=3))
     def settle_all(self, session: int, worker: str, ends: list[tuple[str, Row]]) -> None:

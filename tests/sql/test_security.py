@@ -31,6 +31,7 @@ CALLS = {
     "claim": "claim(p_queues => '{{q}}', p_worker_id => 'w', p_limit => 9)",
     "clock": "clock()",
     "complete": "complete(p_job_id => {job}, p_attempt_id => {attempt}, p_result => '7')",
+    "complete_many": "complete_many(p_worker_id => 'w', p_job_ids => '{{{job}}}', p_attempt_ids => '{{{attempt}}}')",
     "enqueue": "enqueue(p_queue => 'q', p_task => 't', p_payload => '{{}}', p_unique_key => 'u', p_delay => '0')",
     "enqueue_many": """enqueue_many(p_queue => 'q', p_jobs => '[{{"task": "t", "unique_key": "u", "delay": 5}}]')""",
     "expire_ttl": "expire_ttl()",

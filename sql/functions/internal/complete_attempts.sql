@@ -3,12 +3,12 @@
 -- An element that finish_completed does not move goes on to settle_attempts, which knows every
 -- answer.
 --
--- Arguments: p_worker_id recorded, null = who claimed it; three arrays of one length: p_job_ids,
---   p_attempt_ids, p_results with null for no result.
+-- Arguments: p_worker_id recorded, null = who claimed it; p_job_ids and p_attempt_ids of one
+--   length; p_results as long, null for no result, or empty.
 -- Returns: one row per item in input order, as settle_attempts.
 -- Locks: running rows by id in one statement, waits; then unique_keys.
 -- Raises: nothing for a bad item: its result is `rejected`.
--- Called by: settle, complete.
+-- Called by: settle, complete, complete_many.
 create or replace function taskq.complete_attempts(
   p_worker_id   text,
   p_job_ids     bigint[],

@@ -13,8 +13,8 @@
 -- hash join: a nested loop from the items is as fast, but where it is planned while few jobs run
 -- it begins at the running rows and compares each with each.
 --
--- Arguments: p_worker_id recorded, null = who claimed it; three arrays of one length: p_job_ids,
---   p_attempt_ids, p_results with null for no result.
+-- Arguments: p_worker_id recorded, null = who claimed it; p_job_ids and p_attempt_ids of one
+--   length; p_results as long, null for no result, or empty.
 -- Returns: one row: landed, the ordinals of the moved items from 1, and keys, their concurrency
 --   keys; null for none.
 -- Locks: running rows by id, waits; then unique_keys, skipping locked ones.

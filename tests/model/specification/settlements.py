@@ -34,6 +34,9 @@ class Settlements(State):
     def settle(self, worker_id: str | None, settlements: list[Row]) -> list[Row]:
         return [self._settle(worker_id, **element) for element in settlements]
 
+    def complete_many(self, worker_id: str | None, job_ids: list[int], attempt_ids: list[int]) -> list[Row]:
+        return [self._settle(worker_id, *each, "complete") for each in zip(job_ids, attempt_ids, strict=True)]
+
     def _settle_one(self, verb: str, **element: Any) -> list[Row]:
         return [self._settle(None, verb=verb, **element)]
 
@@ -51,9 +54,8 @@ class Settlements(State):
             self._land(job, worker_id or job.worker_id, verb, said)
             self._signal([job.concurrency_key])
             answers = {"queued": "retry_scheduled", "failed": "dead"} if verb == "fail" else {}
-            again_at = job.scheduled_at if job.status == "queued" else None
-            row |= {"status": job.status, "scheduled_at": again_at}
-            return {**row, "result": answers.get(job.status, "ok")}
+            row |= {"result": answers.get(job.status, "ok"), "status": job.status}
+            return {**row, "scheduled_at": job.scheduled_at if job.status == "queued" else None}
         if past is None:
             return {**row, "result": "lost"}
         result = "already_settled" if past.verb == verb else "settle_conflict"
@@ -83,8 +85,7 @@ class Settlements(State):
         if not unstarted:  # of one that was not started nothing was learnt
             job.expiry_streak = job.expiry_streak + 1 if verb == "take_back" else 0
         reason, error = said.get("reason", said.get("cause")), said.get("error")
-        if STATUS[outcome] == "cancelled" and job.reason is not None:  # the operator's
-            reason = job.reason
+        reason = job.reason or reason if STATUS[outcome] == "cancelled" else reason  # the operator's
         if outcome is None:
             self._requeue(job, verb, said)
             attempt.scheduled_at = job.scheduled_at

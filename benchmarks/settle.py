@@ -22,7 +22,10 @@ LIMIT = 0.6
 
 @frozen(kw_only=True)
 class Verdict:
-    """What is asked for each attempt, what it is answered, and where the job stands then."""
+    """What is asked for each attempt, what it is answered, and where the job stands then.
+
+    Without anything asked it is done, and sent as a worker sends it: by the short form.
+    """
 
     name: str
     asked: Mapping[str, object]
@@ -31,7 +34,13 @@ class Verdict:
 
 
 VERDICTS = (
-    Verdict(name="complete", asked={"verb": "complete"}, answer="ok", place="finished"),
+    Verdict(name="complete", asked={}, answer="ok", place="finished"),
+    Verdict(
+        name="complete with a result",
+        asked={"verb": "complete", "result": {"sent": True}},
+        answer="ok",
+        place="finished",
+    ),
     Verdict(
         name="fail with a retry",
         asked={"verb": "fail", "error": "ValueError: no", "retry_after": 60},
@@ -91,6 +100,27 @@ class _SettleAll:
 
 
 @frozen
+class _CompleteAll:
+    """The client of the product for what is done: *attempts* are (job_id, attempt_id)."""
+
+    attempts: Sequence[tuple[int, int]]
+    batch: int
+
+    def __call__(self, conn: psycopg.Connection[Any]) -> list[tuple[int, str]]:
+        answers: list[tuple[int, str]] = []
+        for first in range(0, len(self.attempts), self.batch):
+            batch = self.attempts[first : first + self.batch]
+            query = {
+                "worker_id": "benchmark",
+                "job_ids": "{" + ",".join([str(job_id) for job_id, _ in batch]) + "}",
+                "attempt_ids": "{" + ",".join([str(attempt_id) for _, attempt_id in batch]) + "}",
+            }
+            rows = conn.execute(product.statements.complete_many, query).fetchall()
+            answers += [(job_id, row[0]) for (job_id, _), row in zip(batch, rows, strict=True)]
+        return answers
+
+
+@frozen
 class _FinishAllRaw:
     """The client of the floor."""
 
@@ -117,7 +147,12 @@ class _Product:
         self.attempts = product.claim_all(self.site.conn)
 
     def call(self) -> Sequence[float]:
-        shift = self.site.crew.run(1, _SettleAll(self.attempts, self.verdict.asked, self.batch))
+        client = (
+            _SettleAll(self.attempts, self.verdict.asked, self.batch)
+            if self.verdict.asked
+            else _CompleteAll(self.attempts, self.batch)
+        )
+        shift = self.site.crew.run(1, client)
         self.answers = shift.results[0]
         return (len(self.answers) / shift.seconds,)
 

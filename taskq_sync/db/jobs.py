@@ -150,7 +150,11 @@ class Jobs:
             "job_ids": "{" + ",".join([str(verdict.job_id) for verdict in verdicts]) + "}",
             "attempt_ids": "{" + ",".join([str(verdict.attempt_id) for verdict in verdicts]) + "}",
         }
-        return read(Settled, ex.execute(self._sql.complete_many, params))
+        rows = ex.execute(self._sql.complete_many, params)
+        return [
+            Settled(verdict.job_id, verdict.attempt_id, result, status, scheduled_at, None)
+            for verdict, (result, status, scheduled_at) in zip(verdicts, rows, strict=True)
+        ]
 
     def attempt_state(self, ex: Executor, job_id: int, attempt_id: int) -> AttemptState:
         """Say what became of an attempt; waits (bounded) for a transaction that is ending it.

@@ -59,8 +59,9 @@ from taskq.settle(
   p_worker_id => %(worker_id)s::pg_catalog.text, p_settlements => %(settlements)s::pg_catalog.jsonb)
 """
 
+# The ids are those of the call, in its order, and none is rejected.
 _COMPLETE_MANY = """
-select job_id, attempt_id, result, status, scheduled_at, reason
+select result, status, scheduled_at
 from taskq.complete_many(
   p_worker_id => %(worker_id)s::pg_catalog.text, p_job_ids => %(job_ids)s::pg_catalog.int8[],
   p_attempt_ids => %(attempt_ids)s::pg_catalog.int8[])

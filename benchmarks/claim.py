@@ -10,6 +10,7 @@ import psycopg
 from attrs import define, field, frozen
 
 from benchmarks import pgbench, product, raw
+from benchmarks.bare import BareClaim
 from benchmarks.benchmark import Benchmark, Incorrect, Measure, Scale, Side
 from benchmarks.crew import Shift
 from benchmarks.site import Site
@@ -34,7 +35,7 @@ Claimed = list[tuple[int, int]]
 
 
 def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
-    """Every number of clients with every number of rows; then many clients against a few; then pgbench."""
+    """Every number of clients with every number of rows, the bare move, many clients against a few, pgbench."""
     for rows, jobs in ROWS.items():
         for clients in CLIENTS[:3] if scale.smoke else CLIENTS:
             size = scale.size(jobs)
@@ -45,6 +46,13 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
                 product=_Product(site, clients, rows, size),
                 floor=_Floor(site, clients, rows, size),
             )
+    for rows, jobs in ROWS.items():
+        size = scale.size(jobs)
+        yield Benchmark(
+            measures=(Measure(name=f"claim, bare move, clients 1, rows {rows}", unit="jobs/s"),),
+            product=BareClaim(site, rows, size),
+            floor=_Floor(site, 1, rows, size),
+        )
     crowd, few = (4, 2) if scale.smoke else (CROWD, FEW)
     yield from _crowds(site, crowd, few, scale.size(CROWD_JOBS))
     yield from _pgbench(site, scale.size(CROWD_JOBS))

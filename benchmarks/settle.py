@@ -10,6 +10,7 @@ import psycopg
 from attrs import define, field, frozen
 
 from benchmarks import product, raw
+from benchmarks.bare import BareComplete
 from benchmarks.benchmark import Benchmark, Incorrect, Measure, Scale
 from benchmarks.site import Site
 
@@ -66,7 +67,7 @@ VERDICTS = (
 
 
 def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
-    """Every verdict in every size of a batch, against one update by a list of ids."""
+    """Every verdict in every size of a batch, and the bare move, against one update by a list of ids."""
     for verdict in VERDICTS:
         scored = verdict is VERDICTS[0]
         for batch, (jobs, fewer) in BATCHES.items():
@@ -77,6 +78,13 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
                 product=_Product(site, verdict, batch, size),
                 floor=_Floor(site, batch, size),
             )
+    for batch, (jobs, _) in BATCHES.items():
+        size = scale.size(jobs, smoke=max(100, batch))
+        yield Benchmark(
+            measures=(Measure(name=f"settle, bare move, batch {batch}", unit="jobs/s"),),
+            product=BareComplete(site, batch, size),
+            floor=_Floor(site, batch, size),
+        )
 
 
 @frozen

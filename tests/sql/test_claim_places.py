@@ -91,7 +91,7 @@ def test_place_of_a_lower_priority_does_not_outlive_its_time(
     early = sql.new_job()
     sql.run("update taskq.ready set scheduled_at = scheduled_at - interval '1 hour' where id = %s", early)
     sql.rows(
-        "select job_id from taskq.enqueue_many('q', (select jsonb_agg('{\"task\": \"t\", \"priority\": 1}'::jsonb) "
+        'select job_id from taskq.enqueue_many(\'q\', (select jsonb_agg(\'{"task": "t", "priority": 1}\'::jsonb) '
         "from generate_series(1, 1000)))"
     )
     _claim(sql, 900)

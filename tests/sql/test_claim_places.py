@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from kit.contract import Clock, Contract
 from kit.plans import buffers
@@ -90,10 +91,7 @@ def test_place_of_a_lower_priority_does_not_outlive_its_time(
     """A claim that finds enough above it has not looked before it, and must not keep it for another while."""
     early = sql.new_job()
     sql.run("update taskq.ready set scheduled_at = scheduled_at - interval '1 hour' where id = %s", early)
-    sql.rows(
-        'select job_id from taskq.enqueue_many(\'q\', (select jsonb_agg(\'{"task": "t", "priority": 1}\'::jsonb) '
-        "from generate_series(1, 1000)))"
-    )
+    sql.enqueue_many(queue="q", jobs=Jsonb([{"task": "t", "priority": 1}] * 1000))
     _claim(sql, 900)
     clock.forward(seconds=5)
     above = _claim(sql, 1) + _claim(sql, 99)

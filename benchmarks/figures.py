@@ -136,50 +136,56 @@ def _verdict(measure: Measure, values: _Spread, ratios: _Spread | None) -> dict[
 
 @frozen(kw_only=True)
 class Reading:
-    """One figure and its limit: the median and the 95th percentile of *n* samples, or one number.
+    """One figure and its limit: the median, the quartiles and the 95th percentile of *n* samples, or one number.
 
-    *met*: whether *value*, the 95th percentile where there are samples, is within *limit*.
+    *met*: whether *value*, the 95th percentile where there are samples, is within *limit*; null as the limit is.
     """
 
     measure: str
     value: float
     unit: str
-    limit: float
-    met: bool
+    limit: float | None
+    met: bool | None
     median: float
+    q25: float
+    q75: float
     worst: float
     n: int
 
     @classmethod
-    def of(cls, measure: str, unit: str, samples: list[float], limit: float) -> Reading:
+    def of(cls, measure: str, unit: str, samples: list[float], limit: float | None) -> Reading:
         """Make the reading from *samples*, at least one."""
         value = sorted(samples)[max(0, -(-len(samples) * 95 // 100) - 1)]
+        spread = _Spread.of(samples)
+        assert spread is not None
         return cls(
             measure=measure,
             value=value,
             unit=unit,
             limit=limit,
-            met=value <= limit,
-            median=statistics.median(samples),
+            met=None if limit is None else value <= limit,
+            median=spread.median,
+            q25=spread.q25,
+            q75=spread.q75,
             worst=max(samples),
             n=len(samples),
         )
 
     def to_json(self, where: Machine) -> str:
-        """Return the reading as one JSON object in one line."""
+        """Return the reading as one JSON object in one line. It has the keys of a figure, without a floor."""
         rounded = {
             name: round(value, 4) if type(value) is float else value for name, value in asdict(self).items()
         }
-        return json.dumps({**rounded, **asdict(where)})
+        return json.dumps({**rounded, "floor": None, "ratio": None, **asdict(where)})
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of its line in `readings_table`."""
         return (
             self.measure,
             f"{self.value:.3f}",
-            f"{self.limit:.3f}",
+            "" if self.limit is None else f"{self.limit:.3f}",
             self.unit,
-            "yes" if self.met else "no",
+            "" if self.met is None else "yes" if self.met else "no",
             f"{self.median:.3f}",
             f"{self.worst:.3f}",
             str(self.n),

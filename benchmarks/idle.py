@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -36,6 +38,10 @@ _SETTLED = 25.0
 
 #: A job that is not started after so many seconds is lost.
 _PATIENCE = 60.0
+
+_LINUX = sys.platform == "linux"
+
+_TRANSACTIONS = "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()"
 
 _notes = Console(stderr=True)
 _output = Console(width=None if sys.stdout.isatty() else 130)
@@ -74,21 +80,43 @@ def idle(seconds: float, samples: int, as_json: bool, dsn: str | None) -> None:
 def _readings(place: Site, seconds: float, samples: int) -> Iterator[Reading]:
     counting.start(place.conn)
     with sleepers(place.dsn, processes=PROCESSES, listening=True) as workers:
-        yield _statements(place, seconds)
+        yield from _at_rest(place, workers, seconds)
         yield from _delays(place, workers, samples, "with notifications", PROMPT)
     with sleepers(place.dsn, processes=PROCESSES, listening=False) as workers:
         yield from _delays(place, workers, samples, "by polling", POLL)
 
 
-def _statements(place: Site, seconds: float) -> Reading:
+def _at_rest(place: Site, workers: Sleepers, seconds: float) -> Iterator[Reading]:
+    """What one worker process sends and uses when there is nothing to do. Only the statements have a limit."""
     time.sleep(min(_SETTLED, seconds))
     counting.reset(place.conn)
+    transactions, processor = _transactions(place), _processor(workers) if _LINUX else 0.0
     time.sleep(seconds)
+    transactions = _transactions(place) - transactions
+    processor = _processor(workers) - processor if _LINUX else 0.0
     found = counting.counted(place.conn)
     for count, query in found:
         _notes.print(f"{count:5d} {' '.join(query.split())}", markup=False)
-    per_second = sum(count for count, _ in found) / seconds / PROCESSES
-    return Reading.of("idle, statements of one worker process", "statements/s", [per_second], STATEMENTS)
+    statements = sum(count for count, _ in found)
+    each = seconds * PROCESSES
+    name = "idle, {} of one worker process"
+    yield Reading.of(name.format("statements"), "statements/s", [statements / each], STATEMENTS)
+    yield Reading.of(name.format("transactions"), "transactions/s", [transactions / each], None)
+    if _LINUX:
+        yield Reading.of(name.format("processor time"), "ms/s", [processor * 1e3 / each], None)
+
+
+def _transactions(place: Site) -> int:
+    """How many have ended in the database, but for what sessions have not reported in the last second."""
+    [(count,)] = place.conn.execute(_TRANSACTIONS).fetchall()
+    return int(count)
+
+
+def _processor(workers: Sleepers) -> float:
+    """The seconds of processor that all of them have used, without the server's."""
+    texts = [Path(f"/proc/{pid}/stat").read_text() for pid in workers.pids]
+    ticks = sum(int(field) for text in texts for field in text.rpartition(")")[2].split()[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _delays(place: Site, workers: Sleepers, samples: int, how: str, limit: float) -> Iterator[Reading]:

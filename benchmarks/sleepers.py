@@ -28,6 +28,7 @@ class Sleepers:
     """The workers of one run, started."""
 
     pipes: tuple[Connection, ...]
+    pids: tuple[int, ...]
 
     def started_at(self, number: int, timeout: float) -> float:
         """Return when the handler of job *number* began, by `time.time()`; `TimeoutError` if nobody says so."""
@@ -56,7 +57,7 @@ def sleepers(dsn: str, *, processes: int, listening: bool, each: int = 1) -> Ite
         for pipe in pipes:
             for _ in range(each):
                 pipe.recv()
-        yield Sleepers(pipes)
+        yield Sleepers(pipes, tuple(process.pid or 0 for process, _ in members))
     finally:
         for pipe in pipes:
             pipe.close()

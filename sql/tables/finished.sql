@@ -1,8 +1,8 @@
 -- Jobs that ended: append-only, until retention deletes them or a redrive puts them back. The
 -- failed rows are the dead letter queue, in place.
 --
--- Rows come from finish (an attempt ended the job) and finish_ready (a queued job was
--- cancelled or expired: attempt_id is null). The last attempt stands on the row itself.
+-- Rows come from finish and finish_completed (an attempt ended the job) and finish_ready (a queued
+-- job was cancelled or expired: attempt_id is null). The last attempt stands on the row itself.
 create table taskq.finished (
   id              bigint not null primary key,
   queue           text not null,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from kit.contract import Clock, Contract
 from kit.plans import buffers
@@ -82,6 +83,23 @@ def test_job_before_the_place_is_taken_first_after_five_seconds(
     assert _claim(sql, 1) == jobs[:1]
     clock.forward(seconds=5)
     assert _claim(sql, 2) == [early, jobs[1]]
+
+
+def test_place_of_a_lower_priority_does_not_outlive_its_time(
+    sql: Contract, jobs: list[object], clock: Clock
+) -> None:
+    """A claim that finds enough above it has not looked before it, and must not keep it for another while."""
+    early = sql.new_job()
+    sql.run("update taskq.ready set scheduled_at = scheduled_at - interval '1 hour' where id = %s", early)
+    sql.enqueue_many(queue="q", jobs=Jsonb([{"task": "t", "priority": 1}] * 1000))
+    _claim(sql, 900)
+    clock.forward(seconds=5)
+    above = _claim(sql, 1) + _claim(sql, 99)
+    assert len(above) == BATCH
+    assert not set(above) & {early, *jobs}
+    assert _remembers(sql)
+
+    assert _claim(sql, 2) == [early, jobs[0]]
 
 
 def test_job_that_a_signal_brings_back_is_taken_first(sql: Contract, jobs: list[object]) -> None:

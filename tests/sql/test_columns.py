@@ -122,8 +122,10 @@ def test_every_movement_carries_everything_that_travels(sql: Contract, clock: Cl
             "ready", **{**again, **restarted, "attempt_count": 12, "expiry_streak": 0, "snooze_count": 14}
         )
     attempt = sql.take()
-    sql.complete(job_id=job_id, attempt_id=attempt["attempt_id"])
-    standing("finished", **{**again, "attempt_count": 13, "expiry_streak": 0, "snooze_count": 14})
+    for end in (sql.cancel_attempt, sql.complete):  # by finish, and by finish_completed
+        with sql.conn.transaction(force_rollback=True):
+            end(job_id=job_id, attempt_id=attempt["attempt_id"])
+            standing("finished", **{**again, "attempt_count": 13, "expiry_streak": 0, "snooze_count": 14})
 
 
 def test_every_instant_knows_its_zone(sql: Contract) -> None:

@@ -333,11 +333,8 @@ def test_a_wrong_plan_costs_more_than_is_allowed(
     make, most = CALLS[name]
     call = make(sql)
     with sql.conn.transaction(force_rollback=True):
-        table, _, constraint = index.partition("_")
-        if constraint == "pkey":
-            sql.run(f"alter table taskq.{table} drop constraint {index}")
-        else:
-            sql.run(f"drop index taskq.{index}")
+        # dropped it would be missed by claims, which ask how many entries of it they have walked over
+        sql.run(f"update pg_index set indisvalid = false where indexrelid = 'taskq.{index}'::regclass")
         cost = buffers(sql, call)
 
     assert cost > 2 * most

@@ -245,3 +245,24 @@ def test_locks_the_jobs_by_id_whatever_the_order_of_the_document(
             wait_until_blocked(other.conn)
             assert _settle(third, _verdict(last, verb))[0]["result"] == "ok"
         assert [row["result"] for row in waiting.result()] == ["already_settled", "already_settled", "ok"]
+
+
+def test_locks_the_jobs_by_id_however_much_their_results_take(
+    sql: Contract, other: Contract, connect: Callable[..., Connection], wait_until_blocked
+) -> None:
+    """A join that has to put a part of them on the disk returns its rows in another order."""
+    third = Contract(connect())
+    third.run("set statement_timeout = '10s'")
+    other.run("set work_mem = '64kB'")
+    first, *others = (sql.new_attempt() for _ in range(60))
+
+    with ThreadPoolExecutor(1) as pool:
+        with sql.conn.transaction():
+            _settle(sql, _verdict(first, "complete"))
+            document = [_verdict(each, "complete", result="x" * 8000) for each in (*others, first)]
+            waiting = pool.submit(lambda: _settle(other, *document))
+            wait_until_blocked(other.conn)
+            assert {
+                row["result"] for row in _settle(third, *(_verdict(each, "complete") for each in others))
+            } == {"ok"}
+        assert {row["result"] for row in waiting.result()} == {"already_settled"}

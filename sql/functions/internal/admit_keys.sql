@@ -7,7 +7,7 @@
 -- a signal brings them back. Lock and count in one statement would count too old a state. While
 -- somebody changes the limit of a pattern no row is put on hold: the change would not see it.
 --
--- Arguments: p_tids, places of the candidates in ready, in claim order, locked by the caller.
+-- Arguments: p_tids of the candidates in ready, in claim order, locked by the caller.
 -- Returns: those of the admitted in claim order, those without a key among them.
 -- Locks: transaction-level advisory locks, tried: the limits' and at most 64 keys'.
 -- Raises: nothing.

@@ -30,8 +30,8 @@
 -- 32 clients at 100 rows reach 0.94 of the rate of 4, without tickets: 0.85 before, 0.59 the raw floor.
 --
 -- Arguments: p_queues in the order to serve; p_limit; p_whole: pass over rows without their request.
--- Returns: tids, places of rows in ready, in claim order, which last as long as the locks do; keyed,
---   whether any has a concurrency key; named, a unique key.
+-- Returns: tids of rows in ready, in claim order, which hold as long as the locks do; keyed, whether any
+--   has a concurrency key; named, a unique key.
 -- Locks: the ready rows for update, skipping locked ones.
 -- Raises: nothing.
 -- Called by: claim, with its settings.

@@ -5,7 +5,7 @@
 -- Locks: none.
 -- Raises: nothing.
 -- Called by: settle_attempts (error, reason), finish_ready, cancel_job, stop_worker, write_audit;
---   check_jobs, parse_jobs, parse_settlements, heartbeat, list_jobs for what they show of bad input.
+--   job_fault, parse_jobs, parse_settlements, heartbeat, list_jobs for what they show of bad input.
 create or replace function taskq.clip(p_text text, p_bytes int)
 returns text
 language plpgsql

@@ -1,4 +1,6 @@
--- Move ended attempts from running to finished: the movement of every settle that ends a job.
+-- Move ended attempts from running to finished, whatever ended them.
+--
+-- Where nothing but completes is settled, as nearly always, finish_completed does it in one statement.
 --
 -- Arguments: p_landings as settle_attempts decided; those that go back to the queue are
 --   passed over.
@@ -58,4 +60,4 @@ end
 $$;
 
 comment on function taskq.finish is
-  'Move ended attempts from running to finished: the movement of every settle that ends a job.';
+  'Move ended attempts from running to finished, whatever ended them.';

@@ -42,7 +42,8 @@ declare
   v_now constant timestamptz := taskq.clock();
 begin
   with item as materialized (
-    select distinct on (i.job_id, i.attempt_id) i.job_id, i.attempt_id, i.result, i.ordinal
+    -- without the result: a hash of it may not fit into work_mem, and then returns the rows in another order
+    select distinct on (i.job_id, i.attempt_id) i.job_id, i.attempt_id, i.ordinal
     from unnest(p_job_ids, p_attempt_ids, p_results) with ordinality as i (
       job_id, attempt_id, result, ordinal)
     where i.result is null or octet_length(i.result::text) <= 8192
@@ -55,7 +56,7 @@ begin
     where r.id = any (p_job_ids) and r.id = i.job_id and r.attempt_id = i.attempt_id
     returning i.ordinal, r.concurrency_key, r.queue, r.is_unique, r.id, r.task, r.attempt_id,
       r.worker_id, r.claimed_at, r.priority, r.scheduled_at, r.expires_at, r.attempt_count,
-      r.failure_count, r.snooze_count, r.progress, r.is_ordered, r.watched, i.result
+      r.failure_count, r.snooze_count, r.progress, r.is_ordered, r.watched
   ),
   policy as materialized (
     select q.name, q.retention_succeeded
@@ -76,7 +77,7 @@ begin
       id, queue, task, status, outcome, result, verb, attempt_id, worker_id, claimed_at,
       finished_at, purge_at, priority, scheduled_at, expires_at, concurrency_key, attempt_count,
       failure_count, expiry_streak, snooze_count, progress, is_unique, is_ordered, watched)
-    select g.id, g.queue, g.task, 'succeeded', 'success', g.result, 'complete', g.attempt_id,
+    select g.id, g.queue, g.task, 'succeeded', 'success', p_results[g.ordinal::int], 'complete', g.attempt_id,
       coalesce(p_worker_id, g.worker_id), g.claimed_at, v_now,
       greatest(
         case when g.is_unique then (

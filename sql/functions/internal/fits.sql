@@ -8,7 +8,7 @@
 -- Returns: boolean; null for null.
 -- Locks: none.
 -- Raises: nothing.
--- Called by: check_jobs, check_claim, heartbeat, settle_attempts, set_queue.
+-- Called by: job_fault, check_claim, heartbeat, settle_attempts, set_queue.
 create or replace function taskq.fits(p_span interval, p_least interval, p_most interval)
 returns boolean
 language sql

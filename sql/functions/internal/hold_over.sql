@@ -1,9 +1,9 @@
 -- Put aside, of what a look has found, the rows whose time to live is over; say what the others are.
 --
--- Arguments: p_tids, places of rows in ready, of one queue and priority, in claim order.
+-- Arguments: p_tids of rows in ready, of one queue and priority, in claim order.
 -- Returns: tids, the other rows in claim order; keyed, whether any of them has a concurrency key;
---   named, a unique key; last_at and last_id, the place of the last row of p_tids in that order,
---   null where no time is over.
+--   named, a unique key; last_at and last_id, the time and the id of the last row of p_tids in that
+--   order, null where no time is over.
 -- Locks: the rows, already the caller's; rows behind them, skipping locked ones.
 -- Raises: nothing.
 -- Called by: claim_candidates, with the settings of claim.

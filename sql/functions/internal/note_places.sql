@@ -1,7 +1,11 @@
 -- Note behind which jobs of a queue the next claims of the session may begin.
 --
--- Arguments: p_queue; p_last, the place in ready of the last job of a claim; p_noted what was noted before;
---   p_span for how long, null = as long as what was noted before. At most 5 s.
+-- A claim that began at the very start has seen that nothing is left of the higher priorities, and has not
+-- looked at the lower ones: places in these are forgotten, or each such claim would make them last longer.
+--
+-- Arguments: p_queue; p_last, the tid in ready of the last job of a claim; p_noted what was noted before;
+--   p_span for how long, where the claim began at the very start, null = as long as what was noted
+--   before. At most 5 s.
 -- Returns: a jsonb object: by the queue an object of until and places.
 -- Locks: none.
 -- Raises: nothing.
@@ -12,15 +16,20 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_places jsonb;
+  v_priority smallint;
+  v_last     jsonb;
+  v_places   jsonb;
 begin
-  select jsonb_agg(jsonb_build_array(n.priority, n.scheduled_at, n.id) order by n.priority desc) into v_places
+  select r.priority, jsonb_build_array(r.priority, r.scheduled_at, r.id) into v_priority, v_last
+  from taskq.ready r
+  where r.ctid = p_last;
+  select jsonb_agg(n.place order by (n.place ->> 0)::int desc) into v_places
   from (
-    select r.priority, r.scheduled_at, r.id from taskq.ready r where r.ctid = p_last
+    select v_last as place
     union all
-    select o.priority, (o.place ->> 1)::timestamptz, (o.place ->> 2)::bigint
-    from (select (e.place ->> 0)::smallint as priority, e.place from jsonb_array_elements(p_noted -> 'places') as e (place)) o
-    where o.priority <> (select r.priority from taskq.ready r where r.ctid = p_last)
+    select e.place
+    from jsonb_array_elements(p_noted -> 'places') as e (place)
+    where (e.place ->> 0)::int > v_priority or (p_span is null and (e.place ->> 0)::int < v_priority)
     limit 20
   ) n;
   return jsonb_build_object(p_queue, jsonb_build_object(

@@ -32,7 +32,7 @@ begin
     attempt_ids := null;
     results := null;
   end if;
-exception when data_exception or invalid_parameter_value then
+exception when data_exception then  -- a number that is none, or an element that is no object
   job_ids := null;
   attempt_ids := null;
   results := null;

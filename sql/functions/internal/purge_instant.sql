@@ -7,7 +7,7 @@
 -- Returns: timestamptz.
 -- Locks: none.
 -- Raises: nothing.
--- Called by: finish, finish_ready.
+-- Called by: finish, finish_completed, finish_ready.
 create or replace function taskq.purge_instant(
   p_status    text,
   p_succeeded interval,

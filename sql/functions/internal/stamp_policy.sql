@@ -7,7 +7,7 @@
 -- Returns: one row per job: ordinal from 1, id, and its columns.
 -- Locks: none.
 -- Raises: nothing.
--- Called by: store_jobs, replace_jobs.
+-- Called by: store_jobs, store_job, replace_jobs.
 create or replace function taskq.stamp_policy(
   p_queue taskq.queues,
   p_ids   bigint[],

@@ -10,7 +10,7 @@
 -- Returns: nothing.
 -- Locks: none.
 -- Raises: nothing.
--- Called by: store_jobs, replace_jobs, requeue, requeue_finished, resume_queue.
+-- Called by: store_jobs, store_job, replace_jobs, requeue, requeue_finished, resume_queue.
 create or replace function taskq.wake(p_queue text, p_due timestamptz, p_may_skip boolean)
 returns void
 language plpgsql

@@ -293,6 +293,11 @@ class Verdict(NamedTuple):
     members: Mapping[str, str]
     """The other properties, each already as JSON."""
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it says that the job is done, and nothing else."""
+        return self.verb == "complete" and not self.members
+
     @classmethod
     def complete(cls, job_id: int, attempt_id: int, *, result_json: str | None = None) -> Verdict:
         """The job is done."""

@@ -137,7 +137,7 @@ class Jobs:
         May be repeated after a lost answer: the second time says `already_settled`. SQL: worker/settle.sql, and
         worker/complete_many.sql where nothing but that is asked.
         """
-        if all(verdict.verb == "complete" and not verdict.members for verdict in verdicts):
+        if all(verdict.is_bare for verdict in verdicts):
             return self._complete_many(ex, worker_id, verdicts)
         document = "[" + ",".join(verdict.document() for verdict in verdicts) + "]"
         params = {"worker_id": worker_id, "settlements": document}

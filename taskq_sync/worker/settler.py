@@ -15,6 +15,7 @@ from attrs import define
 from taskq_sync.backoff import pause
 from taskq_sync.clock import Deadline, monotonic
 from taskq_sync.db.jobs import Jobs
+from taskq_sync.db.session import Session
 from taskq_sync.errors import TaskQError
 from taskq_sync.model import Settled, Verdict
 from taskq_sync.worker.attempts import Attempts, LiveAttempt
@@ -35,6 +36,11 @@ FLUSH_COUNT = 100
 
 #: The most that one call carries; more may have gathered while the call before was under way.
 BATCH_LIMIT = 500
+
+#: In batches from this size on, verdicts that say nothing but that the job is done have a call of their own. The
+#: server spends 17 us on each of them, and 45 where the document has something else in it; a call costs as much as 20
+#: of those, and a flush of the disk.
+SPLIT_FROM = 50
 
 #: A verdict that holds up its batch is sent alone and may take so many seconds at first, doubled each time.
 ALONE_TIMEOUT = 0.5
@@ -219,14 +225,24 @@ class Settler:
     def _send(self, batch: Sequence[Pending], timeout: float) -> Sequence[Settled]:
         verdicts = [each.verdict for each in batch]
         began = monotonic()
-        answers = self._link.call(
-            lambda session: self._jobs.settle(session, self._worker_id, verdicts), timeout=timeout
-        )
+        answers = self._link.call(lambda session: self._settle(session, verdicts), timeout=timeout)
         if self._events.wanted(AttemptsSettled):
             self._events.emit(
                 AttemptsSettled(verdicts=verdicts, answers=answers, seconds=monotonic() - began)
             )
         return answers
+
+    def _settle(self, session: Session, verdicts: Sequence[Verdict]) -> Sequence[Settled]:
+        # Each call commits by itself: both lock their jobs in order, and after a lost answer both are sent again.
+        bare = [verdict for verdict in verdicts if verdict.is_bare]
+        if len(verdicts) < SPLIT_FROM or len(bare) in (0, len(verdicts)):
+            return self._jobs.settle(session, self._worker_id, verdicts)
+        others = [verdict for verdict in verdicts if not verdict.is_bare]
+        answers = {
+            True: iter(self._jobs.settle(session, self._worker_id, bare)),
+            False: iter(self._jobs.settle(session, self._worker_id, others)),
+        }
+        return [next(answers[verdict.is_bare]) for verdict in verdicts]
 
     def _answered(self, batch: Sequence[Pending], answers: Sequence[Settled]) -> None:
         for pending, answer in zip(batch, answers, strict=True):

@@ -110,6 +110,27 @@ def test_a_return_value_completes_the_job(tq: TaskQ, drain: Drain, answer: objec
     assert (job.status, job.outcome, job.result) == ("succeeded", "success", result)
 
 
+def test_each_of_many_that_end_at_once_ends_in_its_own_way(tq: TaskQ, drain: Drain) -> None:
+    """Those that are done without a result are settled by a call of their own, the others by another."""
+
+    @tq.task(name="t")
+    def handler(number: int) -> object:
+        if number % 10 == 1:
+            raise NonRetryable(f"no {number}")
+        return number if number % 10 == 2 else None
+
+    ids = [handler.enqueue(number).job_id for number in range(300)]
+    assert drain().code == 0
+
+    for number, job in enumerate(map(tq.get, ids)):
+        error = (job.error or "").splitlines()[-1:]
+        assert (job.status, job.result) == {
+            1: ("failed", None),
+            2: ("succeeded", number),
+        }.get(number % 10, ("succeeded", None))
+        assert [f"no {number}" in line for line in error] == ([True] if number % 10 == 1 else [])
+
+
 @pytest.mark.parametrize("how", ["answer", "raises"])
 def test_snooze_runs_the_job_later_without_cost(tq: TaskQ, drain: Drain, how: str) -> None:
     job = ended(tq, drain, **{how: Snooze(3600, progress={"page": 3}, reason="quota")})

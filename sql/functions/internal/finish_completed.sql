@@ -33,6 +33,7 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
+set work_mem = '1GB'  -- a hash join in several batches would reach the rows in another order
 set enable_nestloop = off
 set enable_mergejoin = off
 set enable_bitmapscan = off  -- so that rows are reached in the order of id

@@ -148,14 +148,6 @@ IN_SQL = [
         caught_by="tests/sql/test_claim_places.py::test_job_before_the_place_is_taken_when_nothing_else_is_left",
     ),
     Mutation(
-        name="place-kept-unseen",
-        says="a claim that has not looked at a lower priority makes the place in it last longer",
-        file=f"{_INTERNAL}/note_places.sql",
-        old="(p_span is null and (e.place ->> 0)::int < v_priority)",
-        new="(e.place ->> 0)::int < v_priority",
-        caught_by="tests/sql/test_claim_places.py::test_place_of_a_lower_priority_does_not_outlive_its_time",
-    ),
-    Mutation(
         name="claim-committed-asynchronously",
         says="a fence can be forgotten in a crash, and given out again",
         file=f"{_WORKER}/claim.sql",

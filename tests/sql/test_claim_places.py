@@ -102,6 +102,22 @@ def test_place_of_a_lower_priority_does_not_outlive_its_time(
     assert _claim(sql, 2) == [early, jobs[0]]
 
 
+def test_claim_that_ends_at_a_higher_priority_does_not_lengthen_the_wait_of_a_lower_one(
+    sql: Contract, jobs: list[object], clock: Clock
+) -> None:
+    early = sql.new_job()
+    sql.run("update taskq.ready set scheduled_at = scheduled_at - interval '1 hour' where id = %s", early)
+    sql.run(
+        'select from taskq.enqueue_many(\'q\', (select jsonb_agg(\'{"task": "t", "priority": 1}\'::jsonb) '
+        "from generate_series(1, 1001)))"
+    )
+    assert len(_claim(sql, 1000)) == 1000
+
+    clock.forward(seconds=5)
+    assert early not in _claim(sql, 1)  # from the very start, and over the thousand
+    assert _claim(sql, 2) == [early, jobs[0]]
+
+
 def test_job_that_a_signal_brings_back_is_taken_first(sql: Contract, jobs: list[object]) -> None:
     held = sql.new_job(concurrency_key="k")
     sql.run(

@@ -266,3 +266,23 @@ def test_locks_the_jobs_by_id_however_much_their_results_take(
                 row["result"] for row in _settle(third, *(_verdict(each, "complete") for each in others))
             } == {"ok"}
         assert {row["result"] for row in waiting.result()} == {"already_settled"}
+
+
+def test_locks_the_jobs_by_id_when_they_do_not_fit_into_the_memory_of_a_join(
+    sql: Contract, other: Contract, connect: Callable[..., Connection], wait_until_blocked
+) -> None:
+    sql.enqueue_many(queue="q", jobs=Jsonb([{"task": "t"}] * 300))
+    claimed = sql.claim(queues=["q"], worker_id="w", limit=300)
+    middle = claimed[150]
+    document = [_verdict(each, "complete", result="x" * 8000) for each in claimed]
+    other.run("set work_mem = '64kB'")
+
+    with ThreadPoolExecutor(1) as pool:
+        with sql.conn.transaction():
+            sql.run("select from taskq.running where id = %s for update", middle["job_id"])
+            waiting = pool.submit(lambda: _settle(other, *document))
+            wait_until_blocked(other.conn)
+            free = Contract(connect()).rows("select id from taskq.running for update skip locked")
+        assert {row["result"] for row in waiting.result()} == {"ok"}
+
+    assert {row["id"] for row in free} == {each["job_id"] for each in claimed[151:]}

@@ -13,10 +13,10 @@
 -- snapshot of another session as entries that lead to dead rows. A walk over many of those is
 -- noticed by the counters of the session, which then remembers behind which job of each priority
 -- it may begin. It begins at the very start again when it finds too few, when a signal may have
--- brought something back, and after 5 ms, 6 us for each entry and 40 us for each page of the walk,
--- at most 5 s: so long may what comes to stand before the place (a raised priority, a past time, a
--- slow commit, a claim that is rolled back) have to wait, and nobody comes back short because of
--- it. A walk of few pages is not worth that, and the order is exact. Where track_counts is off,
+-- brought something back, and at that of a priority after 5 ms, 6 us for each entry and 40 us for each
+-- page of the last walk from there, at most 5 s: so long may what comes to stand before the place (a
+-- raised priority, a past time, a slow commit, a claim that is rolled back) have to wait, and nobody
+-- comes back short because of it. A walk of few pages is not worth that, and the order is exact. Where track_counts is off,
 -- nothing is noticed, and claims decay as described below. What another session has claimed of a
 -- priority of which nothing is left is walked over each time.
 --
@@ -49,7 +49,7 @@ declare
   v_now      constant timestamptz := taskq.clock();
   v_setting  constant text := 'taskq_sync.places_' || 'taskq.ready_claim'::regclass::oid;
   v_places   jsonb := nullif(current_setting(v_setting, true), '');
-  v_hints    jsonb;             -- of the queue, a list of [priority, scheduled_at, id]; null = none
+  v_hints    jsonb;             -- of the queue, a list of [priority, scheduled_at, id, until]; null = none
   v_hint     int;
   v_floor    int;
   v_blocks   bigint;            -- pages and entries of the index that the queue has cost
@@ -190,8 +190,8 @@ begin
     v_long := v_blocks > 8 * v_steps + 8 + p_limit / 64 or v_entries > 2 * p_limit + 300;
     if v_long and cardinality(tids) = p_limit and not keyed then
       v_places := coalesce(v_places, '{}') || taskq.note_places(
-        v_queue, tids[p_limit], v_places -> v_queue,
-        case when v_hints is null then interval '5 ms' + v_entries * interval '6 us' + v_blocks * interval '40 us' end);
+        v_queue, tids[p_limit], v_places -> v_queue, v_hints,
+        interval '5 ms' + v_entries * interval '6 us' + v_blocks * interval '40 us');
       perform set_config(v_setting, v_places::text, false);
     elsif v_hints is null and v_places ? v_queue then
       v_places := v_places - v_queue;

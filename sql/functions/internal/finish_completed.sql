@@ -33,6 +33,7 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'  -- a day is 24 hours, in a session of any zone
 set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
+set work_mem = '64MB'  -- a hash join in several batches would reach the rows in another order
 set enable_nestloop = off
 set enable_mergejoin = off
 set enable_bitmapscan = off  -- so that rows are reached in the order of id
@@ -42,7 +43,7 @@ declare
   v_now constant timestamptz := taskq.clock();
 begin
   with item as materialized (
-    -- without the result: a hash of it may not fit into work_mem, and then returns the rows in another order
+    -- without the result, which makes the join no larger than it has to be
     select distinct on (i.job_id, i.attempt_id) i.job_id, i.attempt_id, i.ordinal
     from unnest(p_job_ids, p_attempt_ids, p_results) with ordinality as i (
       job_id, attempt_id, result, ordinal)

@@ -1,10 +1,10 @@
 -- Say where the claims of a queue may begin, from what the session remembers.
 --
--- Nowhere but at the very start once the time of the places is over, where a clock was set back, and
--- where the queue is paused or signals may bring jobs back.
+-- Nowhere but at the very start where the queue is paused or signals may bring jobs back, and of a
+-- priority once the time of its place is over, or where a clock was set back.
 --
 -- Arguments: p_noted, as note_places made it, null = nothing; p_queue.
--- Returns: a list of [priority, scheduled_at, id] from the highest priority down, null = none.
+-- Returns: a list of [priority, scheduled_at, id, until] from the highest priority down, null = none.
 -- Locks: none.
 -- Raises: nothing.
 -- Called by: claim_candidates, with the settings of claim.
@@ -16,12 +16,15 @@ as $$
 declare
   v_now constant timestamptz := taskq.clock();
 begin
-  if (p_noted ->> 'until')::timestamptz > v_now
-    and (p_noted ->> 'until')::timestamptz <= v_now + interval '5 s'
+  if jsonb_typeof(p_noted) = 'array'
     and not exists (select from taskq.signals s where s.kind = 'key')
     and not exists (select from taskq.queues q where q.name = p_queue and q.paused_at is not null)
   then
-    return p_noted -> 'places';
+    return (
+      select jsonb_agg(e.place order by e.n)
+      from jsonb_array_elements(p_noted) with ordinality as e (place, n)
+      where (e.place ->> 3)::timestamptz > v_now
+        and (e.place ->> 3)::timestamptz <= v_now + interval '5 s');
   end if;
   return null;
 end

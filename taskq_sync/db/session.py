@@ -12,6 +12,7 @@ them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ class BoundedConnection(psycopg.Connection[Row]):
 
     def wait(self, gen: Generator[Any, Any, _T], *args: Any, **kwargs: Any) -> _T:
         """Run *gen*, one exchange with the server, to its end or to the deadline."""
-        if self.deadline.timeout is None:
+        if self.deadline.at == math.inf:
             return super().wait(gen, *args, **kwargs)
         return self._wait_bounded(gen)
 
@@ -69,7 +70,7 @@ class BoundedConnection(psycopg.Connection[Row]):
         # socket was not ready. An interruption (Ctrl-C) leaves the connection active, and nobody uses such a one
         # again.
         self.cancelled = False
-        interval = max(SHORTEST_LOOK, min(LOOK_AT_DEADLINE, self.deadline.remaining))
+        interval = max(SHORTEST_LOOK, min(LOOK_AT_DEADLINE, self.deadline.seconds))
         return waiting.wait(self._until_deadline(gen), self.pgconn.socket, interval)
 
     def _until_deadline(self, gen: Generator[Any, Any, _T]) -> Generator[Any, Any, _T]:

@@ -48,6 +48,9 @@ from taskq_sync import exact, jsontext
 from taskq_sync.errors import ConfigError, PayloadError
 from taskq_sync.model import JsonValue
 
+#: Types of JSON that are read as they are.
+_EXACT = (bool, int, float, str)
+
 
 def to_json(value: object, what: str = "value") -> str:
     """Return a result, a checkpoint or headers as JSON text.
@@ -76,6 +79,8 @@ class TypeCodec:
         restored."""
         self.is_record = is_record(declared)
         self._declared: Any = declared
+        #: A value of exactly this type is read as it is; None where there is no such type.
+        self.exact: type | None = declared if declared in _EXACT else None
         # What a record is written from; a TypedDict is a plain dict.
         self._kind: type | None = (
             declared

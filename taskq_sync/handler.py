@@ -134,20 +134,23 @@ class Handler:
     def load(self, payload: JsonValue) -> dict[str, Any]:
         """Return the keyword arguments that a payload stands for. Raises `PayloadError` when it does not
         fit."""
-        shape = self.shape()
+        shape = self._shape or self.shape()
         if not isinstance(payload, dict):
             raise PayloadError(f"the payload of {self._task} is no object")
         if shape.whole is not None:
             return {shape.whole: shape.member(shape.whole).codec.structure(payload, "$")}
-        self._check_names(payload, shape)
-        kwargs = {}
+        if payload.keys() != self._names:
+            self._check_names(payload, shape)
+        kwargs: dict[str, Any] = {}
         for name, value in payload.items():
-            member = shape.member(name)
-            kwargs[name] = member.codec.structure(value, member.path)
+            member = shape.members.get(name) or shape.member(name)
+            # What needs no reading is not handed through two calls for it.
+            exact = type(value) is member.codec.exact
+            kwargs[name] = value if exact else member.codec.structure(value, member.path)
         return kwargs
 
-    def call(self, ctx: JobContext, kwargs: Mapping[str, Any]) -> object:
-        """Call the function, with the context first where it is wanted."""
+    def call(self, ctx: JobContext | None, kwargs: Mapping[str, Any]) -> object:
+        """Call the function, with the context first where it is wanted; else that may be None."""
         return self.function(ctx, **kwargs) if self.wants_context else self.function(**kwargs)
 
     def shape(self) -> _Shape:

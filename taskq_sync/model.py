@@ -1,6 +1,7 @@
 """The values that go to and come from the functions of the schema; one class per row type.
 
-All are frozen. Instants are aware datetimes of the database's clock and are never compared with the local
+All are frozen; the two that come and go for every job of a batch are named tuples, which take half to two thirds of
+the time to make. Instants are aware datetimes of the database's clock and are never compared with the local
 one. JSON travels as text and is parsed when somebody looks at it: a claim of a hundred jobs must not pay
 for payloads that their handlers read later, in other threads. What Python does not hold of it is a `PayloadError`
 then.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Union, cast
+from typing import NamedTuple, Union, cast
 
 from attrs import field, frozen
 
@@ -95,9 +96,12 @@ class JobRequest:
             )
 
 
-@frozen
+@frozen(slots=False)
 class ClaimedJob:
-    """One job under lease, as `claim` returns it. SQL: functions/worker/claim.sql."""
+    """One job under lease, as `claim` returns it. SQL: functions/worker/claim.sql.
+
+    Without slots, because so many fields are set faster in a dict: 0.8 us against 1.7.
+    """
 
     job_id: int
     attempt_id: int
@@ -263,8 +267,7 @@ class Beat:
     """None when no checkpoint was sent; False when it was too large."""
 
 
-@frozen
-class Settled:
+class Settled(NamedTuple):
     """What became of one verdict. SQL: functions/worker/settle.sql."""
 
     job_id: int
@@ -278,8 +281,7 @@ class Settled:
     """Why it was rejected."""
 
 
-@frozen
-class Verdict:
+class Verdict(NamedTuple):
     """How one attempt is to end: an element of the document that `settle` takes.
 
     Make one by the class methods, named after the verbs. `result_json` and `progress_json` are JSON as text

@@ -232,8 +232,8 @@ class TaskSpec:
         """Return the keyword arguments for a payload; raises `PayloadError` when it does not fit."""
         return self.handler.load(payload)
 
-    def call(self, ctx: JobContext, kwargs: Mapping[str, Any]) -> object:
-        """Run the function."""
+    def call(self, ctx: JobContext | None, kwargs: Mapping[str, Any]) -> object:
+        """Run the function; *ctx* may be None where it does not want one."""
         return self.handler.call(ctx, kwargs)
 
     def policy(self, error: BaseException) -> FailurePolicy:

@@ -1,8 +1,8 @@
 -- Every job that has not been started or waits for another attempt: due, delayed, snoozed,
 -- backing off, or held.
 --
--- Rows come from enqueue, requeue and redrive and leave by claim_move (to running) or
--- finish_ready (to finished). Updated for hold (claim_candidates, admit_keys, restore_keys, and what
+-- Rows come from enqueue, requeue and redrive and leave by claim (to running) or
+-- finish_ready (to finished). Updated for hold (hold_over, admit_keys, restore_keys, and what
 -- they call) and priority (age), and rewritten by replace_jobs.
 create table taskq.ready (
   id              bigint not null primary key,

@@ -1,6 +1,6 @@
 -- Jobs under a lease: one row per live attempt.
 --
--- Rows come from claim_move and leave by requeue (to ready) or finish (to finished).
+-- Rows come from claim and leave by requeue (to ready) or finish (to finished).
 -- heartbeat updates lease_expires_at and progress in place: neither is in an index, and
 -- the fillfactor leaves room, so a beat is a HOT update.
 create table taskq.running (

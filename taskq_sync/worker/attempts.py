@@ -58,40 +58,25 @@ class LiveAttempt(Leased):
     ====================  ==========================================  ==========================
     """
 
-    __slots__ = (
-        "_turn",
-        "beaten_until",
-        "cancel_requested",
-        "checkpoint",
-        "commit_unknown",
-        "doubt_told",
-        "flush",
-        "given_up",
-        "heard_at",
-        "job",
-        "lost",
-        "stage",
-        "started_at",
-        "stored_checkpoint",
-        "transaction_used",
-    )
+    # Stand in the class until somebody writes them: most attempts end before anybody does. To set all of them for each
+    # attempt made it a third dearer: 1.9 us against 1.4.
+    stage = Stage.WAITING
+    started_at = 0.0
+    cancel_requested = False
+    lost = False
+    commit_unknown = False
+    transaction_used = False
+    given_up = False
+    doubt_told = False
+    checkpoint: str | None = None
+    stored_checkpoint: str | None = None
+    flush: Event | None = None
+    beaten_until = math.inf
 
     def __init__(self, job: ClaimedJob, *, sent_at: float, beat: float | None = None) -> None:
         """Hold *job*, claimed by a call sent at the monotonic instant *sent_at*; *beat* if configured."""
         self.job = job
-        self.stage = Stage.WAITING
-        self.started_at = 0.0
-        self.cancel_requested = False
-        self.lost = False
-        self.commit_unknown = False
-        self.transaction_used = False
-        self.given_up = False
-        self.doubt_told = False
-        self.checkpoint: str | None = None
-        self.stored_checkpoint: str | None = None
-        self.flush: Event | None = None
         self.heard_at = sent_at
-        self.beaten_until = math.inf
         self._turn = Lock()
         super().__init__(job.job_id, job.attempt_id, terms_of(job.lease, beat), sent_at=sent_at)
 
@@ -215,9 +200,10 @@ class Attempts:
     def remove(self, fences: Iterable[int]) -> None:
         """Hold these no longer; unknown ones are ignored."""
         fences = list(fences)
+        pop = self._held.pop
         with self._lock:
             for fence in fences:
-                self._held.pop(fence, None)
+                pop(fence, None)
         if self._onlooker is not None:
             self._onlooker.drop(fences)
 

@@ -27,7 +27,7 @@ class ChildRunner(Runner):
     out_of_memory = False
 
     def _call(
-        self, spec: TaskSpec, arguments: Mapping[str, Any], context: WorkerContext, guard: Guard | None
+        self, spec: TaskSpec, arguments: Mapping[str, Any], context: WorkerContext | None, guard: Guard | None
     ) -> object:
         limit = spec.memory_limit
         if limit is None:

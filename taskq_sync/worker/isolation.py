@@ -58,7 +58,9 @@ class Isolation:
         """Return whether *attempt* runs in a child process: its task says so, or it may have killed a worker."""
         if spec.isolation == "process":
             return True
-        if attempt.job.suspect and not self._children.possible:
+        if not attempt.job.suspect:
+            return False
+        if not self._children.possible:
             self._events.emit(
                 ChildUnavailable(
                     job=attempt.job,
@@ -66,7 +68,7 @@ class Isolation:
                     consequence="it runs in this process, though it may have killed another one",
                 )
             )
-        return attempt.job.suspect and self._children.possible
+        return self._children.possible
 
     def run(self, attempt: LiveAttempt, spec: TaskSpec) -> Verdict | None:
         """Run *attempt* and return its verdict; None when its own transaction has completed the job, or when the

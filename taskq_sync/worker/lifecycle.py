@@ -58,12 +58,15 @@ class Lifecycle:
     `_lock` guards the state and the set of ailing parts. It is held for a few assignments only, never while
     watchers or observers are called. Requests go through a SimpleQueue, whose `put` may interrupt itself: a
     signal handler runs in the main thread, between any two steps of it, and must not need a lock.
+
+    `stopping`: whether the way to the end has begun. Asked for every job, so it is a field.
     """
 
     def __init__(self, events: Events) -> None:
         self._events = events
         self._lock = Lock()
         self._state = State.STARTING
+        self.stopping = False
         self._ailing: dict[str, str] = {}
         self._watchers: list[Callable[[], None]] = []
         self._requests: SimpleQueue[StopRequest | None] = SimpleQueue()
@@ -83,11 +86,6 @@ class Lifecycle:
     def ails(self, part: str) -> bool:
         """Whether *part* cannot reach the database."""
         return part in self._ailing
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the way to the end has begun."""
-        return self._state is State.STOPPING or self._state is State.STOPPED
 
     @property
     def handlers_must_end(self) -> bool:
@@ -182,6 +180,7 @@ class Lifecycle:
     def _end(self, after: State, reason: str) -> None:
         with self._lock:
             before, self._state = self._state, after
+            self.stopping = True
         self._tell(before, after, reason)
 
     def _tell(self, before: State, after: State, reason: str) -> None:

@@ -53,9 +53,7 @@ def job_of(plain: dict[str, Any]) -> ClaimedJob:
 
 def verdict_to_plain(verdict: Verdict | None) -> dict[str, Any] | None:
     """Return *verdict* in the types of JSON."""
-    return (
-        None if verdict is None else attrs.asdict(verdict, recurse=False) | {"members": dict(verdict.members)}
-    )
+    return None if verdict is None else verdict._asdict() | {"members": dict(verdict.members)}
 
 
 def verdict_of(plain: dict[str, Any] | None) -> Verdict | None:

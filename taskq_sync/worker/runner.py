@@ -38,6 +38,10 @@ FORKED_EXIT_CODE = 70
 
 _NO_LIMIT = Deadline.never()
 
+# To look a member up in its Enum takes ten times as long as a name of the module, and some are needed for every job.
+_RUNNING = Stage.RUNNING
+_ENDED = Stage.ENDED
+
 
 class Runner:
     """Runs attempts in whatever thread calls it. Holds no state, so all slots share one."""
@@ -86,7 +90,7 @@ class Runner:
             verdict = Verdict.fail(attempt.job.job_id, attempt.fence, error=headline(error))
         if attempt.given_up:  # the worker has released it already, and is about to leave
             return
-        attempt.stage = Stage.ENDED
+        attempt.stage = _ENDED
         if verdict is None:
             self._attempts.remove([attempt.fence])
         else:
@@ -139,12 +143,14 @@ class Runner:
     ) -> Verdict | None:
         if self._events.wanted(JobStarted):
             self._events.emit(JobStarted(job=attempt.job))
-        context = self._context(attempt, spec)
+        limit = _NO_LIMIT
         if spec.timeout is not None:
-            self._attempts.limit(attempt, context.deadline.at)
-        guard = None if self._limits is None else self._limits.watch(attempt, spec, context.deadline)
+            limit = Deadline.after(spec.timeout.total_seconds())
+            self._attempts.limit(attempt, limit.at)
+        guard = None if self._limits is None else self._limits.watch(attempt, spec, limit)
         if self._hooks.of_jobs:
-            return self._run_with_hooks(attempt, spec, arguments, context, guard)
+            return self._run_with_hooks(attempt, spec, arguments, self._context(attempt, limit), guard)
+        context = self._context(attempt, limit) if spec.wants_context else None
         try:
             value = self._call(spec, arguments, context, guard)
         except BaseException as error:  # SystemExit and its like are the handler's failure, not the slot's
@@ -183,7 +189,7 @@ class Runner:
             del error  # it holds this frame, which would hold it
 
     def _call(
-        self, spec: TaskSpec, arguments: Mapping[str, Any], context: WorkerContext, guard: Guard | None
+        self, spec: TaskSpec, arguments: Mapping[str, Any], context: WorkerContext | None, guard: Guard | None
     ) -> object:
         process = os.getpid()
         try:
@@ -199,20 +205,20 @@ class Runner:
         """Return the verdict for what the handler returned, or for the *error* that it raised."""
         if error is None or isinstance(error, Outcome):
             verdict = verdicts.of_value(attempt, spec, value if error is None else error)
-            self._report_failure(attempt.job, verdict, None)
+            if verdict.verb == "fail":
+                self._report_failure(attempt.job, verdict, None)
         else:
             giving_up = self._lifecycle.handlers_must_end
             verdict = verdicts.of_exception(attempt, spec, error, describe(error), giving_up=giving_up)
             self._report_failure(attempt.job, verdict, error)
         if attempt.commit_unknown:
             return verdicts.of_unknown_commit(attempt.job)
-        return verdict if attempt.stage is Stage.RUNNING else None
+        return verdict if attempt.stage is _RUNNING else None
 
-    def _context(self, attempt: LiveAttempt, spec: TaskSpec) -> WorkerContext:
-        limit = spec.timeout
+    def _context(self, attempt: LiveAttempt, limit: Deadline) -> WorkerContext:
         return WorkerContext(
             attempt,
-            deadline=_NO_LIMIT if limit is None else Deadline.after(limit.total_seconds()),
+            deadline=limit,
             attempts=self._attempts,
             lifecycle=self._lifecycle,
             transactions=self._transactions,

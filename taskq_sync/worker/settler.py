@@ -153,19 +153,18 @@ class Settler:
             self._full.wait(FLUSH_AFTER)
         self._full.clear()
         batch: list[Pending] = []
-        self._accept(first, batch)
-        while len(batch) < BATCH_LIMIT:
+        item = first
+        while True:
+            if item is None:
+                self._ending = True
+            else:
+                batch.append(item)
+            if len(batch) == BATCH_LIMIT:
+                return batch
             try:
-                self._accept(self._queue.get_nowait(), batch)
+                item = self._queue.get_nowait()
             except Empty:
-                break
-        return batch
-
-    def _accept(self, item: Pending | None, batch: list[Pending]) -> None:
-        if item is None:
-            self._ending = True
-        else:
-            batch.append(item)
+                return batch
 
     def _deliver(self, batch: list[Pending]) -> None:
         """Send *batch* until it is answered; what one of its verdicts holds up is sent one by one."""

@@ -172,10 +172,10 @@ class Slots:
             except Empty:
                 hungry()
                 entry = queue.get()
-            if entry is Mark.REFILL:
+            if isinstance(entry, Mark):
+                if entry is Mark.END:
+                    break
                 hungry()
-            elif isinstance(entry, Mark):
-                break
             elif entry.take():
                 slot.attempt = entry
                 given_up = run(entry)

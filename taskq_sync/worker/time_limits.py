@@ -88,6 +88,8 @@ class TimeLimits:
 
     def watch(self, attempt: LiveAttempt, spec: TaskSpec, limit: Deadline) -> Guard | None:
         """Watch the handler that is about to run in the calling thread; return its guard if it has one."""
+        if limit.at == math.inf and not spec.interrupt:
+            return None
         guard = Guard() if spec.interrupt else None
         due = self._due(limit, guard, stuck=False)
         if due == math.inf:

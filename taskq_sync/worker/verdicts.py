@@ -62,6 +62,8 @@ _NOT_STARTED = "not_started"
 
 def of_value(attempt: LiveAttempt, spec: TaskSpec, value: object) -> Verdict:
     """Return the verdict for what the handler returned, or for the outcome it raised. Does not raise."""
+    if value is None:
+        return Verdict.complete(attempt.job.job_id, attempt.fence)
     if isinstance(value, Outcome):
         if isinstance(value, Complete):
             return _completed(attempt.job, spec, value)

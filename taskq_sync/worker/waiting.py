@@ -15,8 +15,9 @@ PATIENCE = 1.0
 class Waiting:
     """Batches in the order of their claims. Belongs to the claimer's thread.
 
-    The slots take attempts without telling: what is found here may have been started, or even ended, long
-    ago. `LiveAttempt.take` decides who has it.
+    The slots take attempts without telling: what is found here may have been started, or even ended, a while
+    ago. `LiveAttempt.take` decides who has it. What was started is forgotten with the next claim: kept for all of
+    `PATIENCE`, the jobs of a second were in memory and before the garbage collector, 2 us of the claimer for each.
     """
 
     def __init__(self) -> None:
@@ -28,8 +29,10 @@ class Waiting:
         return self._batches[0][0] if self._batches else math.inf
 
     def add(self, attempts: Sequence[LiveAttempt], now: float) -> None:
-        """These were handed to the slots *now*."""
-        self._batches.append((now + PATIENCE, attempts))
+        """These were handed to the slots *now*, in this order."""
+        self._forget_started()
+        if attempts:
+            self._batches.append((now + PATIENCE, attempts))
 
     def take_late(self, now: float) -> list[LiveAttempt]:
         """Take and return what has waited too long, so that no slot can start it any more."""
@@ -41,6 +44,11 @@ class Waiting:
     def take_all(self) -> list[LiveAttempt]:
         """Take and return everything that still waits."""
         return self.take_late(math.inf)
+
+    def _forget_started(self) -> None:
+        # The slots take from one queue: when the last of a batch is started, all before it are, or a slot holds them.
+        while self._batches and self._batches[0][1][-1].stage is not Stage.WAITING:
+            self._batches.popleft()
 
     def _take_batch(self) -> list[LiveAttempt]:
         _, attempts = self._batches.popleft()

@@ -134,10 +134,18 @@ IN_SQL = [
     Mutation(
         name="claim-of-expired",
         says="claim starts a job whose time to live is over",
-        file=f"{_INTERNAL}/claim_candidates.sql",
-        old="select r.id, r.concurrency_key, r.is_unique, r.expires_at <= v_now as over",
-        new="select r.id, r.concurrency_key, r.is_unique, false as over",
+        file=f"{_INTERNAL}/hold_over.sql",
+        old="coalesce(r.expires_at <= v_now, false) as over",
+        new="false as over",
         caught_by="tests/sql/test_claim.py::test_leaves_a_job_whose_time_to_live_is_over",
+    ),
+    Mutation(
+        name="place-never-given-up",
+        says="a claim that finds too few behind its place does not look before it",
+        file=f"{_INTERNAL}/claim_candidates.sql",
+        old="          tids := v_before;\n",
+        new="          exit;\n",
+        caught_by="tests/sql/test_claim_places.py::test_job_before_the_place_is_taken_when_nothing_else_is_left",
     ),
     Mutation(
         name="claim-committed-asynchronously",

@@ -209,11 +209,12 @@ def test_a_claim_reaches_every_row_by_an_index(session: Callable[[], Contract], 
     reached = [node for node in nodes if node.get("Relation Name") in ("ready", "jobs", "running")]
     assert {node["Relation Name"] for node in reached} == {"ready", "jobs", "running"}
     kinds = {node["Node Type"] for node in reached}
-    assert kinds <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan", "ModifyTable"}
+    assert kinds <= {"Index Scan", "Index Only Scan", "Tid Scan", "Bitmap Heap Scan", "ModifyTable"}
     for node in nodes:
         loops = node.get("Actual Loops", 1)
-        assert node.get("Actual Rows", 0) * loops <= 10, node
-        assert node.get("Rows Removed by Filter", 0) * loops == 0, node
+        assert node.get("Actual Rows", 0) * loops <= 20, node  # ten jobs, and ten priorities
+        if "Relation Name" in node:
+            assert node.get("Rows Removed by Filter", 0) * loops == 0, node
 
 
 def _attempts(sql: Contract, count: int) -> list[Row]:

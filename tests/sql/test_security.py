@@ -172,8 +172,8 @@ def test_the_public_has_no_right_on_anything(sql: Contract) -> None:
     assert rights == []
 
 
-def test_only_one_expression_helpers_have_no_path_of_their_own(sql: Contract) -> None:
-    """They have none so that they inline; they run inside functions that have one."""
+def test_only_one_expression_helpers_and_parts_of_claim_have_no_path_of_their_own(sql: Contract) -> None:
+    """They have none so that they inline; they run inside functions that have one, as do the parts of each claim."""
     without = sql.rows("""
         select proname from pg_proc
         where pronamespace = 'taskq'::regnamespace
@@ -181,6 +181,8 @@ def test_only_one_expression_helpers_have_no_path_of_their_own(sql: Contract) ->
         order by proname""")
     assert [row["proname"] for row in without] == [
         "backoff_delay",
+        "check_claim",
+        "claim_candidates",
         "clock",
         "fits",
         "job_fault",

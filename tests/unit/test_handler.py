@@ -131,6 +131,7 @@ def test_arguments_that_do_not_fit_are_refused(
         ({}, "$.user_id", "shop.pack needs 'user_id'"),
         ({"user_id": 7, "usr": 1}, "$.usr", "shop.pack has no parameter 'usr'"),
         ({"user_id": "7"}, "$.user_id", "expected int, got str"),
+        ({"user_id": True}, "$.user_id", "expected int, got bool"),
     ],
 )
 def test_a_payload_that_does_not_fit_is_refused_at_its_path(payload: Any, path: str, message: str) -> None:

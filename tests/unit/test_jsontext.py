@@ -117,3 +117,14 @@ def test_the_path_goes_on_from_where_the_value_is() -> None:
         write([math.nan], "payload", path="$.prices")
 
     assert caught.value.path == "$.prices[0]"
+
+
+@pytest.mark.parametrize("text", ['{"a": [1, 2.5]}', ' \t\n{"a": [1, 2.5]}\r\n '])
+def test_reads_with_white_space_around(text: str) -> None:
+    assert jsontext.read(text) == {"a": [1, 2.5]}
+
+
+@pytest.mark.parametrize("text", ["", "  ", '{"a": 1} x', "1 2", "\ufeff1", "\xa01", "{"])
+def test_reads_nothing_but_one_value(text: str) -> None:
+    with pytest.raises(PayloadError, match="the JSON cannot be read"):
+        jsontext.read(text)

@@ -13,7 +13,6 @@ create or replace function taskq.check_claim(
 )
 returns void
 language plpgsql
-set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_fault text := case
@@ -21,9 +20,6 @@ declare
       then 'p_queues must name 1 to 100 queues'
     when array_ndims(p_queues) <> 1 or array_position(p_queues, null) is not null
       then 'p_queues must be one list of names without null'
-    when cardinality(p_queues) > 1
-      and (select count(distinct q) from unnest(p_queues) as q) < cardinality(p_queues)
-      then 'p_queues must not name a queue twice'
     when p_worker_id is null or p_worker_id = '' or octet_length(p_worker_id) > 255
       then 'p_worker_id must be 1 to 255 bytes'
     when p_limit is null or p_limit not between 1 and 1000
@@ -32,6 +28,11 @@ declare
       then format('lease %s is outside 0.1 s to 1 day', p_lease)
   end;
 begin
+  if cardinality(p_queues) > 1 and v_fault is null then  -- a sub-query would make a statement of every expression
+    if (select count(distinct q) from unnest(p_queues) as q) < cardinality(p_queues) then
+      v_fault := 'p_queues must not name a queue twice';
+    end if;
+  end if;
   if v_fault is not null then
     raise exception using errcode = 'TQ422', message = v_fault;
   end if;

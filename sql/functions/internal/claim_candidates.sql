@@ -2,109 +2,201 @@
 --
 -- Per queue and priority present one range of the claim index, so the cost depends neither on
 -- the backlog nor on future-dated rows of a higher priority: one query that filters on
--- scheduled_at walks all of those on PostgreSQL 15. The planner is held to the index, since
--- statistics taken while the table was small would make it sort. A row without its request
--- is passed over (check_integrity reports it), so that it can neither be dropped nor stop
--- the queue. Rows whose time to live is over are put aside until expire_ttl ends them, so that a
--- million of them do not slow the claims: each is met once. One that has a concurrency key leaves a
--- signal, since others of its key may be on hold behind it. After three such looks the claim goes on
--- with the next queue.
+-- scheduled_at walks all of those on PostgreSQL 15. The first look at a queue finds the priority
+-- by itself, and is often the only one: it finds nothing too where the queue is paused, or where
+-- signals have to be seen to before. The caller holds the planner to the index, since statistics
+-- taken while the table was small would make it sort. Rows whose time to live is over are put
+-- aside until expire_ttl ends them, so that a million of them do not slow the claims: each is met
+-- once. After three such looks the claim goes on with the next queue.
 --
--- Arguments: p_queues in the order to serve; p_limit.
--- Returns: ids in claim order; keyed, whether any has a concurrency key; named, a unique key.
+-- What was claimed stays in the index until vacuum has been there: as empty pages, and under a
+-- snapshot of another session as entries that lead to dead rows. A walk over many of those is
+-- noticed by the counters of the session, which then remembers behind which job of each priority
+-- it may begin. It begins at the very start again when it finds too few, when a signal may have
+-- brought something back, and after 5 ms, 6 us for each entry and 40 us for each page of the walk,
+-- at most 5 s: so long may what comes to stand before the place (a raised priority, a past time, a
+-- slow commit, a claim that is rolled back) have to wait, and nobody comes back short because of
+-- it. A walk of few pages is not worth that, and the order is exact. Where track_counts is off,
+-- nothing is noticed, and claims decay as described below. What another session has claimed of a
+-- priority of which nothing is left is walked over each time.
+--
+-- Measured, batches of 100 and single ones, CPU of the server per job after 100,000 claims:
+--   nothing remembered: 33 and 2,232 us; under an old snapshot 229 and 23,671 us
+--   with places: 21 and 815 us; under an old snapshot 21 and 544 us
+-- The whole claim at 1, 10 and 500 rows a call, CPU of the server per job (the raw floor: 190, 27, 6.3 us):
+--   a probe of jobs for each candidate, ids instead of tids, statements of their own for pause, signals and
+--   priority, a function for the move: 695, 77 and 21.0 us
+--   this: 388, 54 and 13.1 us
+-- 32 clients at 100 rows reach 0.94 of the rate of 4, without tickets: 0.85 before, 0.59 the raw floor.
+--
+-- Arguments: p_queues in the order to serve; p_limit; p_whole: pass over rows without their request.
+-- Returns: tids, places of rows in ready, in claim order, which last as long as the locks do; keyed,
+--   whether any has a concurrency key; named, a unique key.
 -- Locks: the ready rows for update, skipping locked ones.
 -- Raises: nothing.
--- Called by: claim.
+-- Called by: claim, with its settings.
 create or replace function taskq.claim_candidates(
   p_queues  text[],
   p_limit   int,
-  out ids   bigint[],
+  p_whole   boolean,
+  out tids  tid[],
   out keyed boolean,
   out named boolean
 )
 language plpgsql
-set search_path = pg_catalog, pg_temp
-set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_sort = off
 as $$
 declare
   v_now      constant timestamptz := taskq.clock();
+  v_setting  constant text := 'taskq_sync.places_' || 'taskq.ready_claim'::regclass::oid;
+  v_places   jsonb := nullif(current_setting(v_setting, true), '');
+  v_hints    jsonb;             -- of the queue, a list of [priority, scheduled_at, id]; null = none
+  v_hint     int;
+  v_floor    int;
+  v_blocks   bigint;            -- pages and entries of the index that the queue has cost
+  v_entries  bigint;
+  v_steps    int;               -- how many times it was looked at
+  v_long     boolean;
+  v_before   tid[];             -- what the queues before have given
+  v_restored boolean := false;  -- signals have been seen to, or there are none
   v_queue    text;
-  v_priority int;
-  v_ids      bigint[];
-  v_keyed    boolean;
-  v_named    boolean;
-  v_over     bigint[];
-  v_keys     text[];
-  v_looks    int := 0;     -- that met such rows, in all queues
-  v_seen     int;          -- the priority of the last look; another one there begins behind these
-  v_at       timestamptz;
+  v_below    int;               -- the priorities that are still to be looked at
+  v_priority int;               -- the one to look at, null = the highest of them
+  v_at       timestamptz;       -- behind this time and this job
   v_id       bigint;
+  v_tids     tid[];             -- what a look has found, in one priority
+  v_found    int;
+  v_special  boolean;
+  v_rest     record;
+  v_looks    int := 0;          -- that met rows whose time to live is over, in all queues
 begin
-  ids := '{}';
+  tids := '{}';
   keyed := false;
   named := false;
   foreach v_queue in array p_queues loop
-    continue when exists (
-      select from taskq.queues q where q.name = v_queue and q.paused_at is not null);
-    v_priority := 32768;
-    v_seen := 32768;
-    while cardinality(ids) < p_limit loop
-      select r.priority into v_priority
-      from taskq.ready r
-      where r.queue = v_queue and r.hold is null and r.priority < v_priority
-      order by r.priority desc
-      limit 1;
-      exit when not found;
-      if v_priority <> v_seen then
-        v_seen := v_priority;
+    exit when cardinality(tids) = p_limit;
+    v_before := tids;
+    v_steps := 0;
+    v_blocks := pg_stat_get_xact_blocks_fetched('taskq.ready_claim'::regclass);
+    v_entries := pg_stat_get_xact_tuples_returned('taskq.ready_claim'::regclass);
+    v_hints := case
+      when v_places is not null and not p_whole then taskq.valid_places(v_places -> v_queue, v_queue)
+    end;
+    v_hint := 0;
+    v_below := 32768;
+    v_priority := null;
+    v_at := '-infinity';
+    v_id := 0;
+    while cardinality(tids) < p_limit loop
+      v_steps := v_steps + 1;
+      if v_hints is not null and v_priority is null then
+        v_floor := coalesce((v_hints -> v_hint ->> 0)::int, -32769);
+        select r.priority into v_priority
+        from taskq.ready r
+        where r.queue = v_queue and r.hold is null and r.priority < v_below and r.priority > v_floor
+        order by r.priority desc
+        limit 1;
+        if found then
+          v_at := '-infinity';
+          v_id := 0;
+        elsif v_floor > -32769 then
+          v_priority := v_floor;
+          v_at := (v_hints -> v_hint ->> 1)::timestamptz;
+          v_id := (v_hints -> v_hint ->> 2)::bigint;
+          v_hint := v_hint + 1;
+        else  -- too few: look from the very start; what is ours already is not locked for us
+          v_hints := null;
+          v_below := 32768;
+          v_at := '-infinity';
+          v_id := 0;
+          tids := v_before;
+        end if;
+      end if;
+
+      select array_agg(c.tid), min(c.priority), bool_or(c.special)
+      into v_tids, v_found, v_special
+      from (
+        select r.ctid as tid, r.priority,
+          r.concurrency_key is not null or r.is_unique or r.expires_at <= v_now as special
+        from taskq.ready r
+        where r.queue = v_queue and r.hold is null
+          and r.priority = coalesce(v_priority, (
+            select p.priority
+            from taskq.ready p
+            where p.queue = v_queue and p.hold is null and p.priority < v_below
+              and (v_restored or not exists (select from taskq.signals s where s.kind = 'key'))
+              and not exists (select from taskq.queues q where q.name = v_queue and q.paused_at is not null)
+            order by p.priority desc
+            limit 1))
+          and r.scheduled_at <= v_now and (r.scheduled_at, r.id) > (v_at, v_id)
+          and (not p_whole or (select true from taskq.jobs j where j.id = r.id))
+        order by r.scheduled_at, r.id
+        limit p_limit - cardinality(tids)
+        for update of r skip locked
+      ) c;
+
+      if v_tids is null and v_hints is not null then
+        v_below := v_priority;
+        v_priority := null;
+        continue;
+      end if;
+      if v_tids is null then
+        if not v_restored then
+          v_restored := true;
+          if exists (select from taskq.signals s where s.kind = 'key') then
+            perform taskq.restore_keys();
+            continue;
+          end if;
+        end if;
+        exit when v_priority is null and exists (
+          select from taskq.queues q where q.name = v_queue and q.paused_at is not null);
+        v_below := coalesce(v_priority, v_below);
+        select r.priority into v_priority
+        from taskq.ready r
+        where r.queue = v_queue and r.hold is null and r.priority < v_below
+        order by r.priority desc
+        limit 1;
+        exit when not found;
         v_at := '-infinity';
         v_id := 0;
+        continue;
       end if;
 
-      with candidate as materialized (
-        select r.id, r.concurrency_key, r.is_unique, r.expires_at <= v_now as over
-        from taskq.ready r
-        where r.queue = v_queue and r.hold is null and r.priority = v_priority
-          and r.scheduled_at <= v_now and (r.scheduled_at, r.id) > (v_at, v_id)
-          and (select true from taskq.jobs j where j.id = r.id)
-        order by r.scheduled_at, r.id
-        limit p_limit - cardinality(ids)
-        for update of r skip locked
-      )
-      select array_agg(c.id) filter (where c.over is not true),
-        bool_or(c.concurrency_key is not null) filter (where c.over is not true),
-        bool_or(c.is_unique) filter (where c.over is not true),
-        array_agg(c.id) filter (where c.over)
-      into v_ids, v_keyed, v_named, v_over
-      from candidate c;
-      if v_ids is not null then
-        ids := ids || v_ids;
-        keyed := keyed or v_keyed;
-        named := named or v_named;
-      end if;
-
-      if v_over is not null then
-        update taskq.ready r set hold = 'expired' where r.id = any (v_over);
-        v_keys := array(
-          select distinct r.concurrency_key from taskq.ready r
-          where r.id = any (v_over) and r.concurrency_key is not null);
-        if v_ids is null then
-          v_keys := v_keys || taskq.hold_jam(v_over[cardinality(v_over)], null);
+      v_restored := true;
+      if v_special then
+        v_rest := taskq.hold_over(v_tids);
+        tids := tids || v_rest.tids;
+        keyed := keyed or v_rest.keyed;
+        named := named or v_rest.named;
+        if v_rest.last_id is not null then
+          v_looks := v_looks + 1;
+          exit when v_looks >= 3;
+          -- look again, and behind them: what is ours already is not locked for us
+          v_priority := v_found;
+          v_at := v_rest.last_at;
+          v_id := v_rest.last_id;
+          continue;
         end if;
-        if cardinality(v_keys) > 0 then
-          perform taskq.free_keys(v_keys);
-        end if;
-        v_looks := v_looks + 1;
-        exit when v_looks >= 3;
-        -- look again, and behind them: what is ours already is not locked for us
-        v_priority := v_priority + 1;
-        select max(r.scheduled_at) into v_at from taskq.ready r where r.id = any (v_ids || v_over);
-        select max(r.id) into v_id from taskq.ready r where r.id = any (v_ids || v_over) and r.scheduled_at = v_at;
+      else
+        tids := tids || v_tids;
       end if;
+      v_below := v_found;
+      v_priority := null;
+      v_at := '-infinity';
+      v_id := 0;
     end loop;
+
+    v_blocks := pg_stat_get_xact_blocks_fetched('taskq.ready_claim'::regclass) - v_blocks;
+    v_entries := pg_stat_get_xact_tuples_returned('taskq.ready_claim'::regclass) - v_entries;
+    v_long := v_blocks > 8 * v_steps + 8 + p_limit / 64 or v_entries > 2 * p_limit + 300;
+    if v_long and cardinality(tids) = p_limit and not keyed then
+      v_places := coalesce(v_places, '{}') || taskq.note_places(
+        v_queue, tids[p_limit], v_places -> v_queue,
+        case when v_hints is null then interval '5 ms' + v_entries * interval '6 us' + v_blocks * interval '40 us' end);
+      perform set_config(v_setting, v_places::text, false);
+    elsif v_hints is null and v_places ? v_queue then
+      v_places := v_places - v_queue;
+      perform set_config(v_setting, v_places::text, false);
+    end if;
   end loop;
 end
 $$;

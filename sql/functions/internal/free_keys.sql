@@ -8,7 +8,7 @@
 -- Returns: nothing.
 -- Locks: none that anybody waits for.
 -- Raises: nothing.
--- Called by: settle_attempts, finish_ready, replace_jobs, claim_candidates, set_concurrency_limit.
+-- Called by: settle_attempts, finish_ready, replace_jobs, hold_over, set_concurrency_limit.
 create or replace function taskq.free_keys(p_keys text[])
 returns void
 language plpgsql

@@ -9,7 +9,7 @@
 -- Returns: the keys of what was put aside, without p_keys.
 -- Locks: ready rows, skipping locked ones.
 -- Raises: nothing.
--- Called by: admit_keys, claim_candidates.
+-- Called by: admit_keys, hold_over.
 create or replace function taskq.hold_jam(p_last bigint, p_keys text[])
 returns text[]
 language plpgsql

@@ -12,13 +12,16 @@
 -- Locks: transaction-level advisory locks, tried, at most 64 keys; held ready rows, skipping
 --   locked ones.
 -- Raises: nothing.
--- Called by: claim, when there are signals.
+-- Called by: claim_candidates, when there are signals.
 create or replace function taskq.restore_keys()
 returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off  -- before PostgreSQL 18 a forbidden scan costs so much that it would be compiled
 set enable_seqscan = off
+set enable_bitmapscan = on
+set enable_sort = on
+set plan_cache_mode = auto
 as $$
 declare
   v_keys  text[];

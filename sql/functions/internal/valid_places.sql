@@ -1,0 +1,31 @@
+-- Say where the claims of a queue may begin, from what the session remembers.
+--
+-- Nowhere but at the very start once the time of the places is over, where a clock was set back, and
+-- where the queue is paused or signals may bring jobs back.
+--
+-- Arguments: p_noted, as note_places made it, null = nothing; p_queue.
+-- Returns: a list of [priority, scheduled_at, id] from the highest priority down, null = none.
+-- Locks: none.
+-- Raises: nothing.
+-- Called by: claim_candidates, with the settings of claim.
+create or replace function taskq.valid_places(p_noted jsonb, p_queue text)
+returns jsonb
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_now constant timestamptz := taskq.clock();
+begin
+  if (p_noted ->> 'until')::timestamptz > v_now
+    and (p_noted ->> 'until')::timestamptz <= v_now + interval '5 s'
+    and not exists (select from taskq.signals s where s.kind = 'key')
+    and not exists (select from taskq.queues q where q.name = p_queue and q.paused_at is not null)
+  then
+    return p_noted -> 'places';
+  end if;
+  return null;
+end
+$$;
+
+comment on function taskq.valid_places is
+  'Say where the claims of a queue may begin, from what the session remembers.';

@@ -66,7 +66,7 @@ class BoundedConnection(psycopg.Connection[Row]):
         return self._wait_bounded(gen)
 
     def _wait_bounded(self, gen: Generator[Any, Any, _T]) -> _T:
-        # psycopg's own loop, which is compiled; it also resumes the generator after each interval in which the
+        # psycopg's own loop, which is compiled; it resumes the generator also after each interval in which the
         # socket was not ready. An interruption (Ctrl-C) leaves the connection active, and nobody uses such a one
         # again.
         self.cancelled = False
@@ -83,7 +83,8 @@ class BoundedConnection(psycopg.Connection[Row]):
                 ready = yield wanted
                 if ready:
                     wanted = gen.send(ready)
-                elif deadline.expired:
+                # Not only when nothing was ready: psycopg 3.2.0 says always that something was.
+                if deadline.expired:
                     if self.cancelled or not self._ask_to_cancel():
                         self.close()
                         raise psycopg.OperationalError("no answer from the server")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-import attrs
 from attrs import frozen
 
 from taskq_sync import codec
@@ -49,15 +48,19 @@ def document(request: JobRequest) -> str:
 
     It has the form of `jsonb::text`, so the length in bytes is what the database will measure.
     """
-    members = {"task": json.dumps(request.task, ensure_ascii=False), "payload": request.payload_json}
-    members |= dict(_options(request.options))
-    return "{" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "}"
+    beginning, end = _around(request)
+    return beginning + request.payload_json + end
+
+
+def _around(request: JobRequest) -> tuple[str, str]:
+    """Return what stands before and after the payload of a job in its document."""
+    members = [f', "{name}": {value}' for name, value in _options(request.options)]
+    task = json.dumps(request.task, ensure_ascii=False)
+    return f'{{"task": {task}, "payload": ', "".join(members) + "}"
 
 
 def _options(options: JobOptions) -> Iterator[tuple[str, str]]:
-    for name, value in attrs.asdict(options, recurse=False).items():
-        if value is None:
-            continue
+    for name, value in options.given.items():
         if name == "scheduled_at":
             yield name, f'"{value.isoformat()}"'
         elif name in ("delay", "backoff", "backoff_max", "lease", "ttl", "unique_for"):
@@ -78,9 +81,12 @@ def _cut(
         ordinals, options = zip(*taken, strict=True)
         return Batch(queue, ordinals, f"[{', '.join(documents)}]", options)
 
+    around, like = ("", ""), None  # what stands around the payload of the job before, and that job
     for ordinal, request in jobs:
-        text = document(request)
-        length = len(text.encode()) + 2
+        if like is None or request.options is not like.options or request.task != like.task:
+            around, like = _around(request), request
+        text = around[0] + request.payload_json + around[1]
+        length = (len(text) if text.isascii() else len(text.encode())) + 2
         key = request.options.concurrency_key if request.options.ordered else None
         one_key_more = key is not None and key not in ordered_keys
         if taken and (

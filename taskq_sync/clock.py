@@ -53,7 +53,7 @@ class Deadline:
     @classmethod
     def never(cls) -> Deadline:
         """Return a deadline that never comes."""
-        return cls(math.inf, math.inf)
+        return _NEVER
 
     @property
     def expired(self) -> bool:
@@ -69,6 +69,9 @@ class Deadline:
     def timeout(self) -> float | None:
         """Seconds left in the form that `Event.wait` and its like take: None when there is no deadline."""
         return None if self.at == math.inf else self.remaining
+
+
+_NEVER = Deadline(math.inf, math.inf)
 
 
 def as_duration(value: float | timedelta, what: str) -> timedelta:

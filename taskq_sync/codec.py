@@ -21,7 +21,8 @@ set, frozenset                 refused                    they have no order: us
 =============================  =========================  ==================================================
 
 A value is written by the type its parameter declares and read back at once, so that what the handler will
-get is what was given; a difference is a `PayloadError` at its path. Nothing is converted silently: a "7" is
+get is what was given; a difference is a `PayloadError` at its path. Those that surely come back are not read
+back, see `exact`. Nothing is converted silently: a "7" is
 no int.
 """
 
@@ -43,7 +44,7 @@ from cattrs.cols import list_structure_factory
 from cattrs.errors import ForbiddenExtraKeysError
 from cattrs.strategies import configure_union_passthrough
 
-from taskq_sync import jsontext
+from taskq_sync import exact, jsontext
 from taskq_sync.errors import ConfigError, PayloadError
 from taskq_sync.model import JsonValue
 
@@ -316,7 +317,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _is_open(declared: Any) -> bool:
-    return declared in (Any, object, list, dict, JsonValue)
+    return declared in exact.OPEN_TYPES
 
 
 def _make_converter() -> Converter:

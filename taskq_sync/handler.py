@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from typing import Any, cast
 
 from attrs import frozen
 
-from taskq_sync import codec, jsontext
+from taskq_sync import codec, exact, jsontext
 from taskq_sync.codec import TypeCodec
 from taskq_sync.context import JobContext
 from taskq_sync.errors import ConfigError, PayloadError
@@ -37,11 +37,13 @@ class _Member:
 @frozen
 class _Shape:
     """What is known once the types are resolved: the members by name, the type of `**kwargs` if there are
-    any, and the name of the parameter that is the whole payload."""
+    any, the name of the parameter that is the whole payload, and what can be written without a look back."""
 
     members: Mapping[str, _Member]
     rest: TypeCodec | None
     whole: str | None
+    exact: Mapping[str, tuple[str, exact.Writer]]
+    """By name, the members that may have values which surely come back: how they begin in JSON, and the writer."""
 
     def member(self, name: str) -> _Member:
         """Return the member *name*, which was checked to be there or among the rest."""
@@ -78,6 +80,7 @@ class Handler:
         self._check_kinds()
         named = [each for each in self._parameters if each.kind in _CALLABLE_BY_NAME]
         self._names = frozenset(each.name for each in named)
+        self._by_position = [each.name for each in named if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
         self._required = frozenset(each.name for each in named if each.default is Parameter.empty)
         self._rest = next((each.name for each in self._parameters if each not in named), None)
         self._shape: _Shape | None = None
@@ -105,11 +108,19 @@ class Handler:
     def dump(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the payload for a call with these arguments, as JSON text.
 
-        It is read back at once. Raises `PayloadError`, with the path, when the arguments do not fit the
-        function, cannot be stored, would come back changed, or are larger than 64 KiB.
+        It is read back at once, unless it surely comes back as it was given. Raises `PayloadError`, with the
+        path, when the arguments do not fit the function, cannot be stored, would come back changed, or are
+        larger than 64 KiB.
         """
         shape = self.shape()
         given = self._bind(args, kwargs)
+        text = _write_exactly(given, shape)
+        if text is not None:
+            self._check_size(text)
+            return text
+        return self._write_and_look_back(given, shape)
+
+    def _write_and_look_back(self, given: Mapping[str, object], shape: _Shape) -> str:
         plain: dict[str, object] = {}
         for name, value in given.items():
             member = shape.member(name)
@@ -161,7 +172,7 @@ class Handler:
         members = {
             name: _Member(each, "$" if name == whole else path_of(name)) for name, each in codecs.items()
         }
-        return _Shape(members, rest, whole)
+        return _Shape(members, rest, whole, {} if whole else _exact_members(hints, list(members)))
 
     def _hints(self) -> dict[str, object]:
         # Only of the payload: the context and what is returned may be imported for type checkers only.
@@ -180,8 +191,12 @@ class Handler:
             ) from error
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        if not args and self._required <= kwargs.keys() <= self._names:
-            return dict(kwargs)  # the usual call; `bind` would take longer than all the rest
+        # The usual calls first: `bind` would take longer than all the rest.
+        given = dict(zip(self._by_position, args, strict=False)) if args else {}
+        if len(args) == len(given) and given.keys().isdisjoint(kwargs):
+            given.update(kwargs)
+            if self._required <= given.keys() <= self._names:
+                return given
         try:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -189,7 +204,7 @@ class Handler:
         return bound | bound.pop(self._rest, {}) if self._rest is not None else bound
 
     def _check_size(self, text: str) -> None:
-        size = len(text.encode())
+        size = len(text) if text.isascii() else len(text.encode())
         if size > MAX_PAYLOAD_BYTES:
             raise PayloadError(
                 f"the payload of {self._task} has {size} bytes, the cap is {MAX_PAYLOAD_BYTES}",
@@ -214,6 +229,30 @@ class Handler:
                 raise PayloadError(f"{self._task} has no parameter {name!r}", path=path_of(name))
         for name in sorted(self._required - payload.keys()):
             raise PayloadError(f"{self._task} needs {name!r}", path=path_of(name))
+
+
+def _exact_members(hints: Mapping[str, object], names: Sequence[str]) -> dict[str, tuple[str, exact.Writer]]:
+    writers = {name: exact.writer_of(hints.get(name, Any)) for name in names}
+    return {
+        name: (f"{jsontext.string(name)}: ", writer) for name, writer in writers.items() if writer is not None
+    }
+
+
+def _write_exactly(given: Mapping[str, object], shape: _Shape) -> str | None:
+    """Return the payload as JSON text, None when a value of it might not come back as it is, or is none at all."""
+    if shape.whole is not None:
+        return None
+    members = []
+    for name, value in given.items():
+        found = shape.exact.get(name)
+        if found is None:
+            return None
+        beginning, write = found
+        try:
+            members.append(beginning + write(value))
+        except jsontext.Refused:
+            return None
+    return "{" + ", ".join(members) + "}"
 
 
 def _is_context(first: Parameter) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 from taskq_sync.errors import TaskQError
@@ -23,6 +23,7 @@ from taskq_sync.errors import TaskQError
 T = TypeVar("T")
 
 _current = threading.local()
+_NOTHING = nullcontext()
 
 
 class Guard:
@@ -92,32 +93,25 @@ class Guard:
                 pass
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted() -> AbstractContextManager[None]:
     """Keep interrupts off for the block, which should be short. Costs nearly nothing where there can be none."""
     guard: Guard | None = getattr(_current, "guard", None)
-    if guard is None:
-        yield
-        return
-    guard.shift(1)
-    try:
-        yield
-    finally:
-        guard.shift(-1)
+    return _NOTHING if guard is None else _shifted(guard, 1)
+
+
+def interruptible() -> AbstractContextManager[None]:
+    """Let interrupts in for the block, within `uninterrupted`."""
+    guard: Guard | None = getattr(_current, "guard", None)
+    return _NOTHING if guard is None else _shifted(guard, -1)
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Let interrupts in for the block, within `uninterrupted`."""
-    guard: Guard | None = getattr(_current, "guard", None)
-    if guard is None:
-        yield
-        return
-    guard.shift(-1)
+def _shifted(guard: Guard, change: int) -> Iterator[None]:
+    guard.shift(change)
     try:
         yield
     finally:
-        guard.shift(1)
+        guard.shift(-change)
 
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:

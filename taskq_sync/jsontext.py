@@ -36,7 +36,7 @@ def write(value: object, what: str, *, path: str = "$") -> str:
     out: list[str] = []
     try:
         _write(value, out, MAX_DEPTH)
-    except _Refused as refused:
+    except Refused as refused:
         steps = refused.steps[::-1]
         where = path + "".join(steps[:MAX_STEPS]) + ("..." if len(steps) > MAX_STEPS else "")
         raise PayloadError(f"{what} cannot be stored as JSON: {refused} at {where}", path=where) from None
@@ -87,7 +87,7 @@ class Unfit:
         self.message = message
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """A value that cannot be written; `steps` is collected on the way out, innermost first."""
 
     def __init__(self, message: str) -> None:
@@ -103,21 +103,21 @@ def _write(value: object, out: list[str], depth: int) -> None:
     elif value is False:
         out.append("false")
     elif isinstance(value, str):
-        out.append(_string(value))
+        out.append(string(value))
     elif isinstance(value, int):
-        out.append(_int(value))
+        out.append(integer(value))
     elif isinstance(value, float):
-        out.append(_float(value))
+        out.append(number(value))
     elif isinstance(value, Unfit):
-        raise _Refused(value.message)
+        raise Refused(value.message)
     elif depth == 0:
-        raise _Refused(f"nested more than {MAX_DEPTH} levels deep")
+        raise Refused(f"nested more than {MAX_DEPTH} levels deep")
     elif isinstance(value, (list, tuple)):
         _write_list(value, out, depth)
     elif isinstance(value, Mapping):
         _write_object(value, out, depth)
     else:
-        raise _Refused(f"{_article(type(value).__name__)} is no JSON value")
+        raise Refused(f"{_article(type(value).__name__)} is no JSON value")
 
 
 def _write_list(value: list[object] | tuple[object, ...], out: list[str], depth: int) -> None:
@@ -127,7 +127,7 @@ def _write_list(value: list[object] | tuple[object, ...], out: list[str], depth:
         separator = ", "
         try:
             _write(item, out, depth - 1)
-        except _Refused as refused:
+        except Refused as refused:
             refused.steps.append(f"[{index}]")
             raise
     out.append("]" if value else "[]")
@@ -138,33 +138,36 @@ def _write_object(value: Mapping[object, object], out: list[str], depth: int) ->
     for name, item in value.items():
         try:
             if not isinstance(name, str):
-                raise _Refused(f"a key must be a str, not {_article(type(name).__name__)}")
-            out.append(f"{separator}{_string(name)}: ")
+                raise Refused(f"a key must be a str, not {_article(type(name).__name__)}")
+            out.append(f"{separator}{string(name)}: ")
             separator = ", "
             _write(item, out, depth - 1)
-        except _Refused as refused:
+        except Refused as refused:
             refused.steps.append(member(name))
             raise
     out.append("}" if value else "{}")
 
 
-def _string(value: str) -> str:
+def string(value: str) -> str:
+    """Return a str as JSON text. Raises `Refused`."""
     bad = find_unstorable(value)
     if bad is not None:
-        raise _Refused(f"a text with {bad}, which PostgreSQL cannot hold")
+        raise Refused(f"a text with {bad}, which PostgreSQL cannot hold")
     return encode_basestring(value)
 
 
-def _int(value: int) -> str:
+def integer(value: int) -> str:
+    """Return an int as JSON text. Raises `Refused`."""
     try:
         return int.__repr__(value)
     except ValueError:  # sys.set_int_max_str_digits
-        raise _Refused("an int of too many digits") from None
+        raise Refused("an int of too many digits") from None
 
 
-def _float(value: float) -> str:
+def number(value: float) -> str:
+    """Return a float as JSON text. Raises `Refused`."""
     if not math.isfinite(value):
-        raise _Refused(f"{float.__repr__(value)} is no JSON value")
+        raise Refused(f"{float.__repr__(value)} is no JSON value")
     text = float.__repr__(value)
     if "e" in text:
         text = format(Decimal(text), "f")

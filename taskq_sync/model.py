@@ -81,6 +81,8 @@ class JobRequest:
 
     def __attrs_post_init__(self) -> None:
         options = self.options
+        if not options.given:
+            return
         about_the_key = (options.unique_mode, options.unique_scope, options.unique_for)
         if options.unique_key is None and about_the_key != (None, None, None):
             raise InvalidInput(

@@ -10,7 +10,8 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Literal, TypedDict
+from functools import cached_property
+from typing import Any, Literal, TypedDict
 
 import attrs
 from attrs import field, frozen
@@ -191,7 +192,13 @@ class JobOptions:
         if self.delay is not None and self.scheduled_at is not None:
             raise InvalidInput("give either delay or scheduled_at, not both")
 
-    @property
+    @cached_property
+    def given(self) -> Mapping[str, Any]:
+        """The options that are set, by name."""
+        values = ((each.name, getattr(self, each.name)) for each in attrs.fields(JobOptions))
+        return {name: value for name, value in values if value is not None}
+
+    @cached_property
     def repeatable_for(self) -> float:
         """For how many seconds after it was sent an enqueue may be sent again, and makes no second job by that.
 
@@ -209,8 +216,7 @@ class JobOptions:
 
         `delay` and `scheduled_at` count as one: whichever is set here replaces both of *other*.
         """
-        changes = {each.name: getattr(self, each.name) for each in attrs.fields(JobOptions)}
-        changes = {name: value for name, value in changes.items() if value is not None}
+        changes = dict(self.given)
         if "delay" in changes or "scheduled_at" in changes:
             changes = {"delay": None, "scheduled_at": None, **changes}
         return attrs.evolve(other, **changes) if changes else other

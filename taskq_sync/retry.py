@@ -38,5 +38,15 @@ def repeat_until(
         seconds = pause(state.attempt_number, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
         return min(seconds, deadline.remaining) if at_the_end else seconds
 
+    try:
+        return call()  # mostly this is all, and the state that is kept for more would take as long again
+    except Exception as error:
+        failures = [error]
+
+    def again() -> _T:
+        if failures:
+            raise failures.pop()
+        return call()
+
     attempts = Retrying(retry=retry_if_exception(when), stop=too_late, wait=wait, sleep=sleep, reraise=True)
-    return attempts(call)
+    return attempts(again)

@@ -131,6 +131,7 @@ class Sender(Generic[P]):
         self._connection = connection
         self._timeout = timeout
         self._block = block
+        self._one_by_one = any(each is not None for each in (connection, timeout, block))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueueResult:
         """Enqueue one job with these arguments, and return its id and what became of the request.
@@ -149,7 +150,7 @@ class Sender(Generic[P]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest:
         """Return the job with these arguments, checked, for `tq.enqueue_many`. Nothing is sent."""
-        if any(each is not None for each in (self._connection, self._timeout, self._block)):
+        if self._one_by_one:
             raise ConfigError(
                 f"a job of {self.spec.name} cannot carry a connection, timeout or block",
                 hint="hand them to enqueue_many",

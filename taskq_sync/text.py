@@ -15,6 +15,8 @@ _CUT_MARK = "\n... {} bytes cut ...\n"
 
 def find_unstorable(text: str) -> str | None:
     """Return the first character that PostgreSQL cannot hold, as its escape (`\\x00`, `\\udce9`), or None."""
+    if text.isascii() and "\x00" not in text:  # most texts; the expression takes ten times as long
+        return None
     found = _UNSTORABLE.search(text)
     return None if found is None else _escape(found)
 

@@ -57,28 +57,11 @@ class Jobs:
         skip_wake: bool = False,
     ) -> EnqueueResult:
         """Enqueue one job. *skip_wake* only on an autocommit connection. SQL: producer/enqueue.sql."""
-        params = {
-            "queue": queue,
-            "task": task,
-            "payload": payload_json,
-            "priority": options.priority,
-            "scheduled_at": options.scheduled_at,
-            "delay": interval(options.delay),
-            "unique_key": options.unique_key,
-            "concurrency_key": options.concurrency_key,
-            "max_attempts": options.max_attempts,
-            "backoff": interval(options.backoff),
-            "backoff_max": interval(options.backoff_max),
-            "lease": interval(options.lease),
-            "ttl": interval(options.ttl),
-            "headers": None if options.headers is None else codec.to_json(options.headers, "headers"),
-            "unique_mode": options.unique_mode,
-            "unique_scope": options.unique_scope,
-            "unique_for": interval(options.unique_for),
-            "ordered": options.ordered,
-            "skip_wake": skip_wake,
-        }
-        [row] = ex.execute(self._sql.enqueue, params)
+        params = {"queue": queue, "task": task, "payload": payload_json, "skip_wake": skip_wake}
+        if not options.given:
+            [row] = ex.execute(self._sql.enqueue_plain, params)
+        else:
+            [row] = ex.execute(self._sql.enqueue, params | _parameters(options))
         return EnqueueResult(*row)
 
     def enqueue_many(
@@ -89,7 +72,8 @@ class Jobs:
         At most 10,000 jobs and 8 MiB. SQL: producer/enqueue_many.sql.
         """
         rows = ex.execute(self._sql.enqueue_many, {"queue": queue, "jobs": jobs_json, "skip_wake": skip_wake})
-        return [EnqueueResult(status, job_id) for _, status, job_id in sorted(rows)]
+        rows.sort()
+        return [EnqueueResult(status, job_id) for _, status, job_id in rows]
 
     # Worker
 
@@ -252,6 +236,26 @@ class Jobs:
     def schema_version(self, ex: Executor) -> SchemaVersion:
         """Return the version of the installed schema. SQL: schema_version.sql."""
         return read_one(SchemaVersion, ex.execute(self._sql.schema_version, {}))
+
+
+def _parameters(options: JobOptions) -> dict[str, object]:
+    return {
+        "priority": options.priority,
+        "scheduled_at": options.scheduled_at,
+        "delay": interval(options.delay),
+        "unique_key": options.unique_key,
+        "concurrency_key": options.concurrency_key,
+        "max_attempts": options.max_attempts,
+        "backoff": interval(options.backoff),
+        "backoff_max": interval(options.backoff_max),
+        "lease": interval(options.lease),
+        "ttl": interval(options.ttl),
+        "headers": None if options.headers is None else codec.to_json(options.headers, "headers"),
+        "unique_mode": options.unique_mode,
+        "unique_scope": options.unique_scope,
+        "unique_for": interval(options.unique_for),
+        "ordered": options.ordered,
+    }
 
 
 def _number(rows: Sequence[Row]) -> int:

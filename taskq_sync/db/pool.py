@@ -107,7 +107,7 @@ class SessionPool:
         """Take an idle session, or (None) the place for a new one; and the sessions that were idle too
         long."""
         with self._lock:
-            if not self._place_free.wait_for(self._has_place, deadline.timeout):
+            if not self._has_place() and not self._place_free.wait_for(self._has_place, deadline.timeout):
                 raise DatabaseUnavailable(
                     f"all {self._size} connections of {self._name} were in use for {deadline.seconds:g} s"
                 )

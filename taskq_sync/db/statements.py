@@ -25,6 +25,13 @@ select status, job_id from taskq.enqueue(
   p_skip_wake => %(skip_wake)s::pg_catalog.bool)
 """
 
+# The same without options, which most jobs do not have: writing them takes longer than leaving them out.
+_ENQUEUE_PLAIN = """
+select status, job_id from taskq.enqueue(
+  p_queue => %(queue)s::pg_catalog.text, p_task => %(task)s::pg_catalog.text,
+  p_payload => %(payload)s::pg_catalog.jsonb, p_skip_wake => %(skip_wake)s::pg_catalog.bool)
+"""
+
 _ENQUEUE_MANY = """
 select ordinal, status, job_id from taskq.enqueue_many(
   p_queue => %(queue)s::pg_catalog.text, p_jobs => %(jobs)s::pg_catalog.jsonb,
@@ -187,7 +194,7 @@ _SCHEMA_VERSION = "select version, min_client from taskq.schema_version()"
 
 
 class Statements:
-    """The statements for one schema, one attribute for each function of the contract.
+    """The statements for one schema, one attribute for each function of the contract, and `enqueue_plain`.
 
     `channel` is the name of the notification channel of the schema, `listen` the statement that listens to
     it.
@@ -203,6 +210,7 @@ class Statements:
         self.channel = f"{quoted(schema)}.wake"
         self.listen = 'listen "' + self.channel.replace('"', '""') + '"'
         self.enqueue = own(_ENQUEUE)
+        self.enqueue_plain = own(_ENQUEUE_PLAIN)
         self.enqueue_many = own(_ENQUEUE_MANY)
         self.claim = own(_CLAIM)
         self.poll_hint = own(_POLL_HINT)

@@ -151,6 +151,8 @@ class Claimer:
         self._found_nothing = idle and not found
         if found == room:
             self._rest.over()
+        elif found and self._rest.lying:
+            self._rest.found_some(monotonic())
         elif self._hint():
             self._ready_again(found)
         elif self._config.burst and self._found_nothing and not self._due_soon():

@@ -22,6 +22,11 @@ LOOKS_AFTER_LYING_DOWN = (0.0, 0.1, 1.0)
 REGISTRATION = 60.0
 RENEWAL = 10.0
 
+#: When a claim has brought some jobs to a worker that is registered as asleep, it looks whether there are more only so
+#: many seconds later. Meanwhile the slots begin with what came, for which they need the interpreter and a processor;
+#: and for what is enqueued meanwhile there will be a notification.
+HEAD_START = 0.003
+
 #: When a queue is ready and yet a claim brought nothing (the rows were locked, or put on hold), the pause
 #: before the next claim: at random in this range, and after a few more never below a floor that doubles.
 READY_PAUSE = (0.005, 0.02)
@@ -62,6 +67,11 @@ class Rest:
     def over(self) -> None:
         """There is work: look again as soon as a slot is free."""
         self.until = 0.0
+        self._in_vain = 0
+
+    def found_some(self, now: float) -> None:
+        """A claim brought less than was asked for: look for more when the slots have begun."""
+        self.until = now + HEAD_START
         self._in_vain = 0
 
     def failed(self, now: float, seconds: float) -> None:

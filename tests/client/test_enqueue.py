@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+import attrs
 import psycopg
 import pytest
 from attrs import frozen
@@ -25,6 +26,7 @@ from taskq_sync import (
     TaskQ,
 )
 from taskq_sync.db.schema import Schema
+from taskq_sync.db.session import BoundedConnection
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -108,12 +110,12 @@ def test_every_option_reaches_the_database_alike_alone_and_in_bulk(tq: TaskQ, co
     assert policy(tq.get(one)) == policy(tq.get(many))
     key = conn.execute("select waiting, expires_at from taskq.unique_keys").fetchone()
     assert key == (True, tq.get(many).created_at + timedelta(microseconds=1))
-    assert {*options, "delay"} == set(JobOptions.__annotations__)
+    assert {*options, "delay"} == {each.name for each in attrs.fields(JobOptions)}
 
 
 def policy(job: Job) -> dict[str, object]:
     elsewhere = ("delay", "headers", "scheduled_at", "unique_mode", "unique_scope", "unique_for")
-    names = [each for each in JobOptions.__annotations__ if each not in elsewhere]
+    names = [each.name for each in attrs.fields(JobOptions) if each.name not in elsewhere]
     return {name: getattr(job, name) for name in names} | {
         "headers": job.headers_json,
         "payload": job.payload_json,
@@ -261,3 +263,22 @@ def test_payloads_of_psql_and_of_the_client_are_one(tq: TaskQ, conn: Connection)
         [claimed] = tq.jobs.claim(session, ["default"], "w", 1)
 
     assert keep.spec.structure(dict(claimed.payload)) == {"order": Order(7, Decimal("1.10"))}
+
+
+def test_takes_one_exchange_with_the_server(tq: TaskQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the client is connected and its statement prepared."""
+    welcome = declare(tq)
+    waits = []
+    wait = BoundedConnection.wait
+
+    def counted(self: BoundedConnection, *arguments: Any) -> Any:
+        waits.append(self)
+        return wait(self, *arguments)
+
+    for _ in range(10):
+        welcome.enqueue(user_id=7)
+    monkeypatch.setattr(BoundedConnection, "wait", counted)
+    welcome.enqueue(user_id=7)
+    welcome.enqueue(user_id=8)
+
+    assert len(waits) == 2

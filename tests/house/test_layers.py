@@ -22,6 +22,7 @@ LAYERS = (
         "backoff",
         "clock",
         "context",
+        "exact",
         "interrupts",
         "jsontext",
         "logs",

@@ -15,7 +15,7 @@ ALL = {name: text for name, text in vars(Statements()).items() if name not in ("
 @pytest.mark.parametrize("name", ALL)
 class TestEachStatement:
     def test_calls_the_function_of_its_name(self, name: str) -> None:
-        assert f"taskq.{name}(" in ALL[name]
+        assert f"taskq.{name.removesuffix('_plain')}(" in ALL[name]
 
     def test_names_its_columns(self, name: str) -> None:
         assert "*" not in ALL[name]
@@ -39,7 +39,7 @@ def test_another_schema_is_quoted_everywhere() -> None:
     assert other.listen == 'listen """My-Queue.x"".wake"'
     for name in ALL:
         text = getattr(other, name)
-        assert f'"My-Queue.x".{name}(' in text
+        assert f'"My-Queue.x".{name.removesuffix("_plain")}(' in text
         assert "taskq" not in text
 
 

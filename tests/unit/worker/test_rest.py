@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskq_sync.worker.rest import LOOKS_AFTER_LYING_DOWN, REGISTRATION, RENEWAL, Rest
+from taskq_sync.worker.rest import HEAD_START, LOOKS_AFTER_LYING_DOWN, REGISTRATION, RENEWAL, Rest
 
 
 @pytest.fixture
@@ -51,6 +51,13 @@ def test_looks_again_at_0_and_0_1_and_1_s_after_lying_down(rest: Rest) -> None:
         rest.nothing_due(now, None)
         looks.append(rest.until)
     assert looks == pytest.approx([100.0, 100.1, 101.0, 106.001])
+
+
+def test_gives_the_slots_a_head_start_before_it_looks_for_more(rest: Rest) -> None:
+    rest.lay_down(100.0)
+    rest.found_some(200.0)
+    assert rest.until == 200.0 + HEAD_START
+    assert rest.lying
 
 
 def test_only_who_hears_lies_down() -> None:

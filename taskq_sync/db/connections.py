@@ -161,6 +161,8 @@ def _tuple_row(cursor: object) -> Callable[[Sequence[object]], Row]:
 
 def _text_row(row: Row) -> Row:
     # A session in SQL_ASCII gets bytes for text.
+    if bytes not in map(type, row):
+        return row
     return tuple(value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row)
 
 

@@ -107,10 +107,7 @@ def test_claim_that_ends_at_a_higher_priority_does_not_lengthen_the_wait_of_a_lo
 ) -> None:
     early = sql.new_job()
     sql.run("update taskq.ready set scheduled_at = scheduled_at - interval '1 hour' where id = %s", early)
-    sql.run(
-        'select from taskq.enqueue_many(\'q\', (select jsonb_agg(\'{"task": "t", "priority": 1}\'::jsonb) '
-        "from generate_series(1, 1001)))"
-    )
+    sql.enqueue_many(queue="q", jobs=Jsonb([{"task": "t", "priority": 1}] * 1001))
     assert len(_claim(sql, 1000)) == 1000
 
     clock.forward(seconds=5)

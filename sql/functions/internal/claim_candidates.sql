@@ -47,7 +47,8 @@ language plpgsql
 as $$
 declare
   v_now      constant timestamptz := taskq.clock();
-  v_setting  constant text := 'taskq_sync.places_' || 'taskq.ready_claim'::regclass::oid;
+  v_index    constant oid := to_regclass('taskq.ready_claim');  -- null while it is made anew: claims are slow then, and go on
+  v_setting  constant text := 'taskq_sync.places_' || v_index;
   v_places   jsonb := nullif(current_setting(v_setting, true), '');
   v_hints    jsonb;             -- of the queue, a list of [priority, scheduled_at, id, until]; null = none
   v_hint     int;
@@ -76,8 +77,8 @@ begin
     exit when cardinality(tids) = p_limit;
     v_before := tids;
     v_steps := 0;
-    v_blocks := pg_stat_get_xact_blocks_fetched('taskq.ready_claim'::regclass);
-    v_entries := pg_stat_get_xact_tuples_returned('taskq.ready_claim'::regclass);
+    v_blocks := pg_stat_get_xact_blocks_fetched(v_index);
+    v_entries := pg_stat_get_xact_tuples_returned(v_index);
     v_hints := case
       when v_places is not null and not p_whole then taskq.valid_places(v_places -> v_queue, v_queue)
     end;
@@ -185,8 +186,8 @@ begin
       v_id := 0;
     end loop;
 
-    v_blocks := pg_stat_get_xact_blocks_fetched('taskq.ready_claim'::regclass) - v_blocks;
-    v_entries := pg_stat_get_xact_tuples_returned('taskq.ready_claim'::regclass) - v_entries;
+    v_blocks := pg_stat_get_xact_blocks_fetched(v_index) - v_blocks;
+    v_entries := pg_stat_get_xact_tuples_returned(v_index) - v_entries;
     v_long := v_blocks > 8 * v_steps + 8 + p_limit / 64 or v_entries > 2 * p_limit + 300;
     if v_long and cardinality(tids) = p_limit and not keyed then
       v_places := coalesce(v_places, '{}') || taskq.note_places(

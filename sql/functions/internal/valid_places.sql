@@ -16,17 +16,20 @@ as $$
 declare
   v_now constant timestamptz := taskq.clock();
 begin
-  if jsonb_typeof(p_noted) = 'array'
-    and not exists (select from taskq.signals s where s.kind = 'key')
-    and not exists (select from taskq.queues q where q.name = p_queue and q.paused_at is not null)
+  if p_noted is null
+    or exists (select from taskq.signals s where s.kind = 'key')
+    or exists (select from taskq.queues q where q.name = p_queue and q.paused_at is not null)
   then
-    return (
-      select jsonb_agg(e.place order by e.n)
-      from jsonb_array_elements(p_noted) with ordinality as e (place, n)
-      where (e.place ->> 3)::timestamptz > v_now
-        and (e.place ->> 3)::timestamptz <= v_now + interval '5 s');
+    return null;
   end if;
-  return null;
+  if (p_noted ->> 'until')::timestamptz > v_now and (p_noted ->> 'until')::timestamptz <= v_now + interval '5 s' then
+    return p_noted -> 'places';
+  end if;
+  return (
+    select jsonb_agg(e.place order by e.n)
+    from jsonb_array_elements(p_noted -> 'places') with ordinality as e (place, n)
+    where (e.place ->> 3)::timestamptz > v_now
+      and (e.place ->> 3)::timestamptz <= v_now + interval '5 s');
 end
 $$;
 

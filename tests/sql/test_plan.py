@@ -298,10 +298,14 @@ CALLS: dict[str, tuple[Callable[[Contract], str], int]] = {
 def test_no_step_of_a_job_costs_by_what_waits(session: Callable[[], Contract]) -> None:
     sql = session()
     costs = {}
-    for name, (call, _) in CALLS.items():
+    for name, (call, most) in CALLS.items():
         for _ in range(WARM_UP):
             sql.rows(f"select * from taskq.{call(sql)}")
-        costs[name] = min(buffers(sql, call(sql)) for _ in range(3))
+        for _ in range(10):  # what others do on the server meanwhile keeps entries of dead rows alive
+            eventually(lambda: _alone(sql), "the database is quiet")
+            costs[name] = buffers(sql, call(sql))
+            if costs[name] <= most:
+                break
 
     assert {name: cost for name, cost in costs.items() if cost > CALLS[name][1]} == {}
 

@@ -14,7 +14,7 @@ import click
 import psycopg
 from attrs import define, field
 
-from benchmarks import counting, product, sleepers
+from benchmarks import counting, pgbench, product, sleepers
 from benchmarks.benchmark import Benchmark, Incorrect, Measure, Scale, Side
 from benchmarks.site import Site
 from taskq_sync import TaskQ
@@ -70,7 +70,21 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
     listeners = 5 if scale.smoke else LISTENERS
     with closing(_Client(site, threads, size)) as client, closing(_Listened(client, listeners)) as listened:
         yield _benchmark(f"enqueue, {listeners} sessions listen, against none", listened, client, LEFT)
+    yield from _pgbench(site, scale)
     yield from _to_sleepers(site, scale)
+
+
+def _pgbench(site: Site, scale: Scale) -> Iterator[Benchmark]:
+    """The floor without Python: shows how much of the floor is its client."""
+    program = pgbench.program()
+    if program is None:
+        return
+    for threads, jobs, _ in THREADS:
+        yield Benchmark(
+            measures=(Measure(name=f"enqueue, pgbench, clients {threads}", unit="jobs/s"),),
+            product=_Pgbench(site, program, threads, scale.size(jobs)),
+            floor=None,
+        )
 
 
 def _benchmark(name: str, side: Side, floor: Side, limit: float | None = None) -> Benchmark:
@@ -270,3 +284,29 @@ class _ToSleepers:
 
     def _counted(self) -> int:
         return sum(count for count, _ in counting.counted(self.site.conn))
+
+
+@define
+class _Pgbench:
+    site: Site
+    program: str
+    clients: int
+    jobs: int
+
+    @property
+    def calls(self) -> int:
+        return max(1, self.jobs // self.clients)
+
+    def set_up(self) -> None:
+        self.site.conn.execute(_TABLES)
+
+    def call(self) -> Sequence[float]:
+        values = (product.QUEUE, product.TASK, json.dumps(product.payload(0)))
+        script = _INSERT % tuple(f"'{value}'" for value in values)
+        seconds = pgbench.run(self.program, self.site.dsn, script, clients=self.clients, calls=self.calls)
+        return (self.calls * self.clients / seconds,)
+
+    def check(self) -> None:
+        row = self.site.conn.execute("select count(*) from raw_ready").fetchone()
+        if row != (self.calls * self.clients,):
+            raise Incorrect(f"pgbench left {row} of {self.calls * self.clients} rows")

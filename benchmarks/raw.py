@@ -30,6 +30,13 @@ returning id, payload
 IS_LEFT = "select exists (select from raw_jobs where state = 0)"
 DONE = "update raw_jobs set state = 2 where id = any (%s)"
 
+#: The same for a client that has no list: so many rows each call, by a sequence that begins at 0.
+DONE_IN_TURN = """
+update raw_jobs set state = 2
+where id = any (array(select generate_series(turn.n * {rows}, turn.n * {rows} + {rows} - 1)
+                      from (select nextval('raw_turn') as n) turn))
+"""
+
 TODO, CLAIMED, FINISHED = 0, 1, 2
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
 from attrs import define, field, frozen
 
-from benchmarks import product, raw
+from benchmarks import pgbench, product, raw
 from benchmarks.bare import BareComplete
 from benchmarks.benchmark import Benchmark, Incorrect, Measure, Scale
 from benchmarks.site import Site
 
 #: Verdicts per call, and the jobs of a run: a run takes about a second. Then those of the verbs beside `complete`.
 BATCHES = {1: (1_000, 500), 10: (5_000, 2_000), 100: (20_000, 5_000), 500: (20_000, 5_000)}
+
+#: The batch of the line by pgbench.
+PGBENCH_BATCH = 100
 
 #: What of the floor `complete` must reach.
 LIMIT = 0.6
@@ -84,6 +87,18 @@ def benchmarks(site: Site, scale: Scale) -> Generator[Benchmark, None, None]:
             measures=(Measure(name=f"settle, bare move, batch {batch}", unit="jobs/s"),),
             product=BareComplete(site, batch, size),
             floor=_Floor(site, batch, size),
+        )
+    yield from _pgbench(site, scale.size(BATCHES[PGBENCH_BATCH][0]))
+
+
+def _pgbench(site: Site, jobs: int) -> Iterator[Benchmark]:
+    """The floor without Python: shows how much of the floor is its client."""
+    program = pgbench.program()
+    if program is not None:
+        yield Benchmark(
+            measures=(Measure(name=f"settle, pgbench, batch {PGBENCH_BATCH}", unit="jobs/s"),),
+            product=_Pgbench(site, program, jobs),
+            floor=None,
         )
 
 
@@ -189,3 +204,27 @@ class _Floor:
 
     def check(self) -> None:
         raw.expect_state(self.site.conn, self.ids, raw.FINISHED)
+
+
+@define
+class _Pgbench:
+    site: Site
+    program: str
+    jobs: int
+
+    @property
+    def calls(self) -> int:
+        return max(1, self.jobs // PGBENCH_BATCH)
+
+    def set_up(self) -> None:
+        raw.fill(self.site.conn, self.calls * PGBENCH_BATCH, state=raw.CLAIMED)
+        self.site.conn.execute("drop sequence if exists raw_turn")
+        self.site.conn.execute("create sequence raw_turn minvalue 0 cache 1")
+
+    def call(self) -> Sequence[float]:
+        script = raw.DONE_IN_TURN.format(rows=PGBENCH_BATCH)
+        seconds = pgbench.run(self.program, self.site.dsn, script, clients=1, calls=self.calls)
+        return (self.calls * PGBENCH_BATCH / seconds,)
+
+    def check(self) -> None:
+        raw.expect_state(self.site.conn, range(self.calls * PGBENCH_BATCH), raw.FINISHED)

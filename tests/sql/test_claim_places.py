@@ -56,6 +56,18 @@ def test_claim_does_not_walk_over_what_was_claimed_before(sql: Contract, jobs: l
     assert _claim(sql) == jobs[1 : BATCH + 1]
 
 
+def test_forgets_the_places_of_too_many_queues(sql: Contract, jobs: list[object]) -> None:
+    name = sql.value("select 'taskq_sync.places_' || 'taskq.ready_claim'::regclass::oid")
+    sql.run(
+        "select set_config(%s, (select jsonb_object_agg(repeat('q', 100) || n, '[]'::jsonb) "
+        "from generate_series(1, 200) n)::text, false)",
+        name,
+    )
+    _claim(sql)
+    assert _remembers(sql)
+    assert len(sql.value("select current_setting(%s)", name)) < 1000
+
+
 def test_job_of_a_higher_priority_is_taken_first(sql: Contract, jobs: list[object]) -> None:
     urgent = sql.new_job(priority=1)
     assert _claim(sql, 2) == [urgent, jobs[0]]

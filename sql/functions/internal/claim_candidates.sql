@@ -190,6 +190,9 @@ begin
     v_entries := pg_stat_get_xact_tuples_returned(v_index) - v_entries;
     v_long := v_blocks > 8 * v_steps + 8 + p_limit / 64 or v_entries > 2 * p_limit + 300;
     if v_long and cardinality(tids) = p_limit and not keyed then
+      if octet_length(v_places::text) > 16384 then
+        v_places := null;  -- of many queues, as where a pooler lends the session to many: reading them costs every claim
+      end if;
       v_places := coalesce(v_places, '{}') || taskq.note_places(
         v_queue, tids[p_limit], v_places -> v_queue, v_hints,
         interval '5 ms' + v_entries * interval '6 us' + v_blocks * interval '40 us');

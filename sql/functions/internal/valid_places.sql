@@ -22,14 +22,13 @@ begin
   then
     return null;
   end if;
-  if (p_noted ->> 'until')::timestamptz > v_now and (p_noted ->> 'until')::timestamptz <= v_now + interval '5 s' then
+  if (p_noted ->> 'until')::timestamptz - v_now between interval '1 microsecond' and interval '5 s' then
     return p_noted -> 'places';
   end if;
   return (
     select jsonb_agg(e.place order by e.n)
     from jsonb_array_elements(p_noted -> 'places') with ordinality as e (place, n)
-    where (e.place ->> 3)::timestamptz > v_now
-      and (e.place ->> 3)::timestamptz <= v_now + interval '5 s');
+    where (e.place ->> 3)::timestamptz - v_now between interval '1 microsecond' and interval '5 s');
 end
 $$;
 

@@ -29,7 +29,7 @@ begin
   return query
   select s.job_id, s.attempt_id, s.result, s.status, s.scheduled_at, s.reason
   from taskq.complete_attempts(
-    null, array[p_job_id], array[p_attempt_id], array[nullif(p_result, 'null')]
+    null, array[p_job_id], array[p_attempt_id], array[p_result]
   ) s;
 end
 $$;

@@ -32,16 +32,20 @@ class Written:
 
 
 class Log:
-    """The write-ahead log from now on. *conn* belongs to a superuser, or a member of pg_read_server_files."""
+    """The write-ahead log from now until it is asked. *conn* belongs to a superuser."""
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         conn.execute("create extension if not exists pg_walinspect")
         self._conn = conn
+        self._slot = f"taskq_benchmark_{conn.info.backend_pid}"
+        # while it is there no checkpoint removes what is to be read; it ends with the session at the latest
+        conn.execute("select pg_create_physical_replication_slot(%s, true, true)", (self._slot,))
         self._began = self._end()
 
     def written(self) -> Written:
-        """Return what was written since, to be called when no transaction that counts is open."""
+        """Return what was written since, to be called once, when no transaction that counts is open."""
         rows = self._conn.execute(_SHARE, (self._began, self._end())).fetchall()
+        self._conn.execute("select pg_drop_replication_slot(%s)", (self._slot,))
         return Written(
             size=sum(int(size) for _, _, size in rows),
             rows=_count(rows, _ROWS),

@@ -26,7 +26,8 @@ from kit.flavours import FLAVOURS  # noqa: E402  # found by the line above
 FOLDERS = ["tests/sql", "tests/races", "tests/client", "tests/worker"]
 
 _TOTALS = re.compile(r"^(?:=+ )?(\d+ (?:passed|failed|skipped|error).* in [\d.]+s.*?)(?: =+)?$", re.MULTILINE)
-_FAILED = re.compile(r"^(?:FAILED|ERROR) .*$", re.MULTILINE)
+#: The tests that failed, and what pytest says of each.
+_WRONG = re.compile(r"^(?:(?:FAILED|ERROR) |E  ).*$", re.MULTILINE)
 
 
 def run(server: str, flavour: str, paths: list[str], processes: str) -> bool:
@@ -48,7 +49,7 @@ def run(server: str, flavour: str, paths: list[str], processes: str) -> bool:
     )
     totals = _TOTALS.findall(done.stdout) or [f"exit code {done.returncode}: {done.stdout[-300:]}"]
     print(f"{server:12} {flavour:12} {time.monotonic() - began:4.0f} s  {totals[-1]}", flush=True)
-    for line in _FAILED.findall(done.stdout):
+    for line in _WRONG.findall(done.stdout):
         print(f"    {line}", flush=True)
     return done.returncode == 0
 

@@ -37,7 +37,9 @@ moved as (
     l.watched
   from look l
 )
-select l.id, j.payload::text from look l join taskq.jobs j on j.id = l.id
+select l.id, j.payload::text
+from look l
+cross join lateral (select jobs.payload from taskq.jobs where jobs.id = l.id limit 1) j
 """
 _COMPLETE = """
 with gone as (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -112,7 +113,7 @@ def _to_sleepers(site: Site, scale: Scale) -> Iterator[Benchmark]:
 
 
 @define
-class _Sender:
+class _Sender(ABC):
     """A side with threads that each send their part of the jobs."""
 
     site: Site
@@ -136,9 +137,9 @@ class _Sender:
             self.ids = [job_id for future in futures for job_id in future.result()]
             return (self.jobs / (time.monotonic() - began),)
 
+    @abstractmethod
     def work(self, place: int, numbers: range) -> list[int]:
         """Send the jobs *numbers* as thread *place*, and return their ids."""
-        raise NotImplementedError
 
     def in_transactions(
         self, conn: psycopg.Connection[Any], numbers: range, send: Callable[[int], int]
